@@ -1,0 +1,1 @@
+"""The OpenTelemetry bridge for AI agents that puts failures first."""
