@@ -1,0 +1,1 @@
+"""Generated code; made by `make gen`, never edited."""
