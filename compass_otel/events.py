@@ -135,7 +135,7 @@ class Ending(StrEnum):
 
 
 class PromptSettled(Struct, frozen=True, kw_only=True):
-    """The prompt is over, with all its retries and continuations after compaction. Made by the source, never read raw."""
+    """The prompt is over, with all its retries and continuations after compaction. Sources make it; no agent writes it."""
 
     at_ns: int
     ending: Ending = Ending.SETTLED
