@@ -135,7 +135,7 @@ class Ending(StrEnum):
 
 
 class PromptSettled(Struct, frozen=True, kw_only=True):
-    """The prompt is over, with all its retries and continuations after compaction. Sources make it; no agent writes it."""
+    """The prompt is over, with all retries and continuations. Sources make this event; no agent writes it."""
 
     at_ns: int
     ending: Ending = Ending.SETTLED

@@ -69,7 +69,7 @@ GEN_AI_TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
 GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
 GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 GEN_AI_CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
-GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
+GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - tokens of a model, no password
 
 # --- General conventions ---
 ERROR_TYPE: Final = "error.type"
@@ -149,7 +149,7 @@ LINK_SAME_RUN: Final = "same_run"
 
 # --- Metrics ---
 METRIC_OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
-METRIC_TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+METRIC_TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - tokens of a model, no password
 METRIC_AGENT_DURATION: Final = "gen_ai.invoke_agent.duration"
 METRIC_TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 METRIC_SESSION_ERRORS: Final = "compass.session.errors"
