@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from checks import contract
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
 import compass_otel
+from checks import contract
 from compass_otel._pb.compass.v1 import compass_pb2
 
 ROOT = Path(__file__).resolve().parents[1]
