@@ -1,0 +1,42 @@
+"""Draws one failure as a card: kind, error type, HTTP status, attempt, the message, what happened next. Pure."""
+
+from typing import Final
+
+from compass_otel.view_facts import Card
+from compass_otel.view_marks import STYLES, Marks
+from compass_otel.view_text import Line, harmless, wrap, wrap_text
+
+MAX_MESSAGE_ROWS: Final = 12
+"""A page of HTML that a proxy sent as an error must not push the next failure off the screen."""
+_KIND_WORDS: Final = {
+    "ERROR": "ERROR",
+    "ABORTED": "ABORTED",
+    "COMPACTION": "COMPACTION FAILED",
+}
+_NO_MESSAGE: Final = "(the agent gave no message)"
+
+
+def draw_card(card: Card, *, width: int, marks: Marks, encoding: str) -> list[Line]:
+    """Give the rows of the card, each at most *width* cells, a bar at its left."""
+    style = STYLES[card.fate]
+    inner = max(width - len(marks.bar), 8)
+    rows = wrap(_title(card, marks, style, encoding), inner)
+    message = harmless(card.message, encoding).strip("\n") or _NO_MESSAGE
+    rows += wrap_text(message, "" if card.message else "dim", inner, MAX_MESSAGE_ROWS)
+    if card.next_words:
+        rows += wrap([(marks.arrow + harmless(card.next_words, encoding), style)], inner)
+    return [[(marks.bar, style), *row] for row in rows]
+
+
+def _title(card: Card, marks: Marks, style: str, encoding: str) -> Line:
+    facts = [_KIND_WORDS.get(card.kind, card.kind)]
+    if card.error_type:
+        facts.append(card.error_type)
+    if card.http_status is not None:
+        facts.append(f"HTTP {card.http_status}")
+    if card.attempt:
+        facts.append(f"attempt {card.attempt}")
+    if card.retryable is not None and card.kind == "ERROR":
+        facts.append("retryable" if card.retryable else "not retryable")
+    pieces = [(harmless(fact, encoding), style) for fact in facts]
+    return [piece for fact in pieces for piece in ((marks.dot, "dim"), fact)][1:]
