@@ -17,7 +17,7 @@ LONGEST = 400
 LONGER: dict[str, tuple[int, str]] = {}
 
 # Recorded by real agents or reported from the field: their paths are data, and other people's.
-RECORDED = ("tests/captures/", "tests/cases/")
+RECORDED = ("examples/failed-session.jsonl", "tests/captures/", "tests/cases/")
 
 # Built from parts, so that this file holds none of what it looks for.
 _FOLDERS = ("work", "tmp", "root", "home", "Users", "mnt")
