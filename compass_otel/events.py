@@ -368,6 +368,7 @@ class SessionShutdown(Struct, frozen=True):
     """The session was shut down in order (`session_exit`, `session_shutdown`, or our own close)."""
 
     at_ns: int
+    reason: str | None = None
 
 
 class SourceEnded(Struct, frozen=True, kw_only=True):
@@ -379,6 +380,8 @@ class SourceEnded(Struct, frozen=True, kw_only=True):
     """The signal that ended the agent's process, if known."""
     requested: bool = False
     """We passed the signal on ourselves, or got SIGINT ourselves: a cancel and not a loss."""
+    reason: str | None = None
+    """What ended it, where that was neither a signal nor an exit status: the name of an exception in the host."""
 
 
 AgentEvent = (

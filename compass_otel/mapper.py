@@ -356,7 +356,8 @@ class EventMapper:
     def _shut_down(self, event: SessionShutdown) -> Frames:
         frames: Frames = _NONE
         if self._open and self._last is not Outcome.CANCELLED:
-            frames = self._aborted(event.at_ns, "the session was shut down with the run open", None)
+            why = f": {event.reason}" if event.reason else ""
+            frames = self._aborted(event.at_ns, f"the session was shut down with the run open{why}", None)
         self._open = False
         return frames + self._enter(SessionState.STOPPED)
 

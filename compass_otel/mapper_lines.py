@@ -158,6 +158,8 @@ def end_text(event: SourceEnded) -> str:
         return f"the agent ended with the run open: signal {signal_name(event.signal)}"
     if event.exit_status is not None:
         return f"the agent ended with the run open: exit status {event.exit_status}"
+    if event.reason is not None:
+        return f"the host ended with the run open: {event.reason}"
     if event.requested:
         return "the run was interrupted"
     return "the stream ended with the run open"

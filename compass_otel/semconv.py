@@ -71,6 +71,21 @@ GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 GEN_AI_CONVERSATION_COMPACTED: Final = "gen_ai.conversation.compacted"
 GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - tokens of a model, no password
 
+PROVIDER_NAMES: Final = {
+    "amazon-bedrock": "aws.bedrock",
+    "azure-openai": "azure.ai.openai",
+    "azure-openai-responses": "azure.ai.openai",
+    "google": "gcp.gemini",
+    "google-gemini-cli": "gcp.gemini",
+    "google-vertex": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "moonshotai": "moonshot_ai",
+    "openai-codex": "openai",
+    "xai": "x_ai",
+}
+"""Agents' provider names for which the conventions list another; a provider not here is passed on as it is."""
+
 # --- General conventions ---
 ERROR_TYPE: Final = "error.type"
 HTTP_RESPONSE_STATUS_CODE: Final = "http.response.status_code"
