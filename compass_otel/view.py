@@ -51,20 +51,24 @@ def draw_run(run: RunObject, canvas: Canvas) -> list[Line]:
     return rows
 
 
-def draw_head(facts: RunFacts, canvas: Canvas) -> list[Line]:
-    """Give the rows above the tree: outcome and why, when, how long, model, totals, the ids to look it up elsewhere."""
+def draw_head(facts: RunFacts, canvas: Canvas, *, closing: bool = False) -> list[Line]:
+    """Give the rows that tell of the run as a whole: outcome and why, when, how long, model, totals, ids to look it up.
+
+    They stand above the tree; *closing* ones stand below a tree that grew, as its last branch.
+    """
     marks = canvas.marks
     style = STYLES[facts.fate]
     first: Line = [(f"{marks.fates[facts.fate]} {WORDS[facts.fate]}", style)]
     first += _after(marks.dot, _shown(canvas, facts.agent), "bold")
-    for text in (*facts.models, _time_words(facts.start_ns, canvas), _length_words(facts.start_ns, facts.end_ns)):
+    for text in (*facts.models, time_words(facts.start_ns, canvas), _length_words(facts.start_ns, facts.end_ns)):
         first += _after(marks.dot, _shown(canvas, text), "")
-    rows = _hanging(first, "", marks.pipe, canvas)
+    hang = marks.blank if closing else marks.pipe
+    rows = _hanging(first, marks.last if closing else "", hang, canvas)
     if facts.headline:
-        rows += _hanging([(_shown(canvas, facts.headline), style)], marks.pipe, marks.pipe, canvas)
-    rows += _hanging(_facts_line(facts.totals, "", canvas), marks.pipe, marks.pipe, canvas)
+        rows += _hanging([(_shown(canvas, facts.headline), style)], hang, hang, canvas)
+    rows += _hanging(_facts_line(facts.totals, "", canvas), hang, hang, canvas)
     ids = (f"session {facts.session_id}" if facts.session_id else "", f"trace {facts.trace_id}")
-    return rows + _hanging(_facts_line(ids, "dim", canvas), marks.pipe, marks.pipe, canvas)
+    return rows + _hanging(_facts_line(ids, "dim", canvas), hang, hang, canvas)
 
 
 def draw_node(node: Node, canvas: Canvas, prefix: str, *, last: bool) -> list[Line]:
@@ -126,7 +130,10 @@ def _shown(canvas: Canvas, text: str) -> str:
     return harmless(one_line(text), canvas.encoding)
 
 
-def _time_words(at_ns: int, canvas: Canvas) -> str:
+def time_words(at_ns: int, canvas: Canvas) -> str:
+    """Say when, to the second, in the canvas' zone; nothing for a stream that never told a time."""
+    if not at_ns:
+        return ""
     moment = datetime.fromtimestamp(at_ns / 1e9, tz=canvas.timezone).astimezone(canvas.timezone)
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 

@@ -88,7 +88,7 @@ def run_facts(run: RunObject) -> RunFacts:
     attributes = root["attributes"]
     return RunFacts(
         fate=fate,
-        agent=" ".join(_texts(attributes, semconv.GEN_AI_AGENT_NAME, semconv.GEN_AI_AGENT_VERSION)) or root["name"],
+        agent=agent_words(root),
         start_ns=root["start_unix_ns"],
         end_ns=root["end_unix_ns"],
         models=_models(run["spans"]),
@@ -131,12 +131,11 @@ def _nodes(root: SpanObject, children: dict[str, list[SpanObject]], fate: Fate) 
 
 def span_node(span: SpanObject, children: dict[str, list[SpanObject]], follow: Follow) -> Node:
     """Give the row of one span, with what stands under it."""
-    operation = span["attributes"].get(semconv.GEN_AI_OPERATION_NAME)
     card = _card(span, follow)
     fate = card.fate if card else _span_fate(span)
     return Node(
         fate=fate,
-        name=_tool_name(span) if operation == semconv.SpanName.EXECUTE_TOOL else span["name"],
+        name=span_name(span),
         start_ns=span["start_unix_ns"],
         end_ns=span["end_unix_ns"],
         details=tuple(_details(span, fate)),
@@ -145,8 +144,16 @@ def span_node(span: SpanObject, children: dict[str, list[SpanObject]], follow: F
     )
 
 
-def _tool_name(span: SpanObject) -> str:
-    return f"tool {span['attributes'].get(semconv.GEN_AI_TOOL_NAME) or span['name']}"
+def span_name(span: SpanObject) -> str:
+    """Give the span's name for a person: a tool is called by the name that the model calls it."""
+    if span["attributes"].get(semconv.GEN_AI_OPERATION_NAME) == semconv.SpanName.EXECUTE_TOOL:
+        return f"tool {span['attributes'].get(semconv.GEN_AI_TOOL_NAME) or span['name']}"
+    return span["name"]
+
+
+def agent_words(root: SpanObject) -> str:
+    """Name the agent of a run, with its version where that is known."""
+    return " ".join(_texts(root["attributes"], semconv.GEN_AI_AGENT_NAME, semconv.GEN_AI_AGENT_VERSION)) or root["name"]
 
 
 def _span_fate(span: SpanObject) -> Fate:
