@@ -4,7 +4,7 @@ from typing import Final
 
 from compass_otel.view_facts import Card
 from compass_otel.view_marks import STYLES, Marks
-from compass_otel.view_text import Line, harmless, wrap, wrap_text
+from compass_otel.view_text import Line, harmless, one_line, wrap, wrap_text
 
 MAX_MESSAGE_ROWS: Final = 12
 """A page of HTML that a proxy sent as an error must not push the next failure off the screen."""
@@ -38,5 +38,5 @@ def _title(card: Card, marks: Marks, style: str, encoding: str) -> Line:
         facts.append(f"attempt {card.attempt}")
     if card.retryable is not None and card.kind == "ERROR":
         facts.append("retryable" if card.retryable else "not retryable")
-    pieces = [(harmless(fact, encoding), style) for fact in facts]
+    pieces = [(harmless(one_line(fact), encoding), style) for fact in facts]
     return [piece for fact in pieces for piece in ((marks.dot, "dim"), fact)][1:]

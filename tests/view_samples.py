@@ -13,7 +13,7 @@ TRACE = "5f" * 16
 def span(name: str, start_ms: int, end_ms: int | None, /, **fields: Any) -> dict[str, Any]:
     """Give one span object; *fields* replace the defaults."""
     attributes = fields.pop("attributes", {})
-    attributes = {"gen_ai.operation.name": name.split(" ")[0], **attributes}
+    attributes = {"gen_ai.operation.name": name.partition(" ")[0], **attributes}
     base = {
         "name": name,
         "kind": "INTERNAL",
@@ -114,7 +114,8 @@ def retried_run(outcome: str) -> dict[str, Any]:
     retry = event("compass.retry", 60, compass__retry__delay_s=0.06, compass__attempt=1)
     if outcome == "completed":
         last = chat(120, 900, compass__attempt=2)
-        return run("completed", root(900, events=[retry], compass__retry__count=1), failed_chat(20, 58, OVERLOADED), last)
+        head = root(900, events=[retry], compass__retry__count=1)
+        return run("completed", head, failed_chat(20, 58, OVERLOADED), last)
     last = failed_chat(120, 160, OVERLOADED, attempt=2)
     head = {
         **root(160, events=[retry], compass__retry__count=1, compass__session__state="errored"),
