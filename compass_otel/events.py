@@ -279,6 +279,8 @@ class CompactionEnded(Struct, frozen=True, kw_only=True):
     skipped: bool = False
     will_retry: bool = False
     error_message: Any = None
+    usage: Usage | None = None
+    """Of the summary calls, which are model calls without messages; only Pi 1.6 says it."""
 
 
 class PromptRefused(Struct, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ class Source(Protocol):
             Events in order; their times never go back, but for `PromptSettled`, whose time is when the prompt ended,
             known only later. One `Unmapped` or `Malformed` for a record that is of no use; nothing for one that is
             known and carries nothing for us, or for a blank line.
+
         """
 
     def tick(self, now_ns: int) -> tuple[AgentEvent, ...]:
@@ -101,4 +102,5 @@ class Source(Protocol):
             exit_status: of the agent's process, if known.
             signal: that ended the agent's process, if known.
             requested: the end was a person's wish.
+
         """
