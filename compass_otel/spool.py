@@ -1,0 +1,352 @@
+"""A durable spool of records in one folder: append, lease, acknowledge, recover. Bytes in, bytes out.
+
+    append ──> record, kept by this owner ──lease──> being sent ──acknowledge──> gone
+                  │                                     │
+                  │ at the byte bound: lowest rank,     └──set_aside──> kept to be looked at, never sent again
+                  │ then oldest, is given up                            (the first to go at the bound)
+                  v
+               counted as a loss of its owner
+
+Deleted only after done: what was leased and not acknowledged is there after a crash, and goes out again. Several
+processes may share a folder; each owns what it appended for as long as it holds its lock (`spool_owner`). `adopt` takes
+over from dead owners, their open runs included.
+
+What was appended survives the death of the process. With `fsync` it survives a power cut too; without it a power cut
+may cost the last seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from compass_otel.spool_file import (
+    RANK_STEP,
+    ROW_OVERHEAD_BYTES,
+    SpoolError,
+    SpoolFault,
+    identity_of,
+    set_aside,
+)
+from compass_otel.spool_handles import SpoolHandles
+from compass_otel.spool_owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+DEFAULT_MAX_BYTES: Final = 256 << 20
+RANKS: Final = (1, 2, 3)
+"""Ranks a record may have; at the bound a higher one wins over a lower one."""
+
+_MAX_EVICT_ROUNDS: Final = 4096
+_CHECKPOINT_BYTES: Final = 1 << 20
+
+_PUT: Final = "INSERT INTO put(estate, seq, rank, at_ns, run, body) VALUES (?, ?, ?, ?, ?, ?)"
+_TOTAL: Final = "SELECT bytes, evictions FROM total"
+_EVICT: Final = "INSERT INTO evict(max_bytes) VALUES (?)"
+_NOTE: Final = "INSERT OR REPLACE INTO open_run(estate, run, rank, at_ns, body) VALUES (?, ?, ?, ?, ?)"
+_FORGET_NOTE: Final = "DELETE FROM open_run WHERE estate = ? AND run = ?"
+# Rank by rank, so that each part is one walk along an index; S608: only constants are put in.
+_LEASE: Final = " UNION ALL ".join(
+    "SELECT * FROM (SELECT id, seq, body FROM record"  # noqa: S608
+    f" WHERE estate = ?1 AND id >= {rank * RANK_STEP} AND id < {(rank + 1) * RANK_STEP} ORDER BY id LIMIT ?2)"
+    for rank in reversed(RANKS)
+)
+_BEFORE: Final = " UNION ALL ".join(
+    "SELECT * FROM (SELECT 1 FROM record"  # noqa: S608
+    f" WHERE estate = ?1 AND id >= {rank * RANK_STEP} AND id < {rank * RANK_STEP} + ?2 LIMIT 1)"
+    for rank in RANKS
+)
+_COUNT: Final = f"SELECT count(*) FROM record WHERE estate = ? AND id >= {RANK_STEP}"  # noqa: S608
+_ACKNOWLEDGE: Final = "DELETE FROM record WHERE id = ?"
+_SET_ASIDE: Final = f"UPDATE record SET id = id % {RANK_STEP}, reason = ? WHERE id = ?"  # noqa: S608
+_READ_ALL: Final = f"SELECT id / {RANK_STEP}, seq, at_ns, body FROM record WHERE estate = ? AND id >= {RANK_STEP}"  # noqa: S608
+_READ_NOTES: Final = "SELECT run, rank, at_ns, body FROM open_run WHERE estate = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A record to send."""
+
+    id: int
+    seq: int
+    """The number that its appender gave it; means nothing for another owner's record."""
+    body: bytes
+    mine: bool
+    """This owner appended it; otherwise it was taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was taken over from dead owners, or out of a damaged file."""
+
+    records: int = 0
+    """Records, lost runs included."""
+    runs: int = 0
+    """Of these, runs that were open when their process died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What this owner has in the file."""
+
+    records: int
+    losses: Mapping[str, int] = field(default_factory=dict)
+    """Records of this owner that were given up since the last look, by reason."""
+
+
+class Spool:
+    """One owner's view of a spool folder.
+
+    `append`, `note` and `forget_note` may be called by any thread, from a signal handler or a collector run too; each
+    waits at most 0.2 s. The others are for one worker thread at a time and may wait for the disk. Forks are survived if
+    `before_fork` and its two counterparts are called around them. Every method but `close`, `release` and the three
+    for forks raises `SpoolError` when the spool can't do it now.
+
+    Args:
+        folder: Made, with mode 0700, when absent.
+        max_bytes: Bound of all records of all owners, set-aside ones included. The file is about as large.
+        fsync: Wait for the disk at every append.
+
+    """
+
+    def __init__(self, folder: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, fsync: bool = False) -> None:
+        self.folder = folder
+        self._max_bytes = max_bytes
+        self._handles = SpoolHandles(folder, fsync=fsync)
+        self._evictions = 0
+        self.before_fork = self._handles.before_fork
+        self.after_fork_in_parent = self._handles.after_fork_in_parent
+        self.after_fork_in_child = self._handles.after_fork_in_child
+        self.close = self._handles.close
+
+    # --- what application threads call ---
+
+    def append(self, body: bytes, rank: int, seq: int = 0, run: bytes | None = None) -> bool:
+        """Keep a record; from the moment this returns it survives the death of the process.
+
+        Args:
+            body: The record.
+            rank: 1 to 3; see `RANKS`.
+            seq: A number of the caller's, given back by `lease`.
+            run: The open run whose note this record makes obsolete: cleared in the same transaction.
+
+        Returns:
+            Whether records were given up for want of room since the last call; `take_stock` says how many of ours.
+
+        """
+        if len(body) + ROW_OVERHEAD_BYTES > self._max_bytes:
+            raise SpoolError(SpoolFault.TOO_LARGE, f"{len(body)} bytes in a spool of {self._max_bytes}")
+        with self._handles.appending() as connection:
+            connection.execute(_PUT, (self._handles.estate, seq, rank, time.time_ns(), run, body))
+            return self._keep_bound(connection)
+
+    def note(self, run: bytes, body: bytes, rank: int = RANKS[-1]) -> None:
+        """Keep what is to be said of an open run if this process dies; replaces an earlier note of the same run."""
+        with self._handles.appending() as connection:
+            connection.execute(_NOTE, (self._handles.estate, run, rank, time.time_ns(), body))
+
+    def forget_note(self, run: bytes) -> None:
+        """Drop the note of a run that ended without a record of its own in this file."""
+        with self._handles.appending() as connection:
+            connection.execute(_FORGET_NOTE, (self._handles.estate, run))
+
+    def _keep_bound(self, connection: sqlite3.Connection) -> bool:
+        size, evictions = connection.execute(_TOTAL).fetchone()
+        rounds = 0
+        while size > self._max_bytes and rounds < _MAX_EVICT_ROUNDS:
+            connection.execute(_EVICT, (self._max_bytes,))
+            size, evictions = connection.execute(_TOTAL).fetchone()
+            rounds += 1
+        before, self._evictions = self._evictions, evictions
+        return bool(evictions != before)
+
+    # --- what the worker calls ---
+
+    def open(self) -> None:
+        """Make folder and file and become an owner: shows at once whether the spool can work."""
+        with self._handles.working() as connection:
+            self._evictions = connection.execute(_TOTAL).fetchone()[1]
+
+    def lease(self, limit: int, max_bytes: int) -> list[Leased]:
+        """Take records to send: the highest rank first, within a rank the oldest.
+
+        Args:
+            limit: At most so many.
+            max_bytes: At most so many bytes, but always one record.
+
+        Returns:
+            The records; empty if there are none, or if another process is sending ours (`spool flush`). They are ours
+            until `release`, and come again until they are acknowledged or set aside.
+
+        """
+        with self._handles.working() as connection:
+            if not self._handles.start().sending.acquire():
+                return []
+            leased: list[Leased] = []
+            room = max_bytes
+            for estate in self._handles.estates:
+                for id_, seq, body in connection.execute(_LEASE, (estate, limit)):
+                    room -= len(body)
+                    if len(leased) >= limit or (room < 0 and leased):
+                        return leased
+                    leased.append(Leased(id_, seq, body, estate == self._handles.estate))
+            if not leased:
+                self.release()
+            return leased
+
+    def release(self) -> None:
+        """Give the lease back."""
+        if self._handles.owner is not None:
+            self._handles.owner.sending.release()
+
+    def acknowledge(self, ids: Sequence[int]) -> int:
+        """Delete delivered records.
+
+        Returns:
+            How many of them were still there; the others had been given up in the meantime and are losses.
+
+        """
+        with self._handles.working() as connection:
+            if len(ids) == 1:
+                return connection.execute(_ACKNOWLEDGE, (ids[0],)).rowcount
+            with transaction(connection):
+                return connection.executemany(_ACKNOWLEDGE, [(id_,) for id_ in ids]).rowcount
+
+    def set_aside(self, ids: Sequence[int], reason: str) -> int:
+        """Keep records that the backend refused for good where a person can look at them; they are not sent again.
+
+        Returns:
+            How many of them were still there.
+
+        """
+        with self._handles.working() as connection, transaction(connection):
+            return connection.executemany(_SET_ASIDE, [(reason, id_) for id_ in ids]).rowcount
+
+    def adopt(self) -> Found:
+        """Take over what dead owners left: their records, and their open runs as the records that their notes hold."""
+        with self._handles.working() as connection:
+            heir = self._handles.start().name
+            names = connection.execute("SELECT DISTINCT keeper FROM estate WHERE keeper != ?", (heir,)).fetchall()
+            records = runs = 0
+            for (name,) in names:
+                dead = Owner(self.folder, name)
+                if not dead.take_over():
+                    continue
+                try:
+                    found = self._inherit(connection, name, heir)
+                except sqlite3.Error:
+                    dead.alive.release()
+                    raise
+                dead.end()
+                records, runs = records + found.records, runs + found.runs
+            return Found(records, runs)
+
+    def _inherit(self, connection: sqlite3.Connection, dead: str, heir: str) -> Found:
+        records = runs = 0
+        kept: list[int] = []
+        with transaction(connection):
+            for (estate,) in connection.execute("SELECT id FROM estate WHERE keeper = ?", (dead,)).fetchall():
+                notes = connection.execute(_READ_NOTES, (estate,)).fetchall()
+                for run, rank, at_ns, body in notes:
+                    connection.execute(_PUT, (estate, 0, rank, at_ns, run, body))
+                runs += len(notes)
+                found = connection.execute(_COUNT, (estate,)).fetchone()[0]
+                records += found
+                connection.execute("DELETE FROM loss WHERE estate = ?", (estate,))
+                if found:
+                    connection.execute("UPDATE estate SET keeper = ? WHERE id = ?", (heir, estate))
+                    kept.append(estate)
+                else:
+                    connection.execute("DELETE FROM estate WHERE id = ?", (estate,))
+        self._handles.estates += kept
+        return Found(records, runs)
+
+    def take_stock(self) -> Stock:
+        """Count what this owner has in the file, and collect what was written down as lost for it."""
+        with self._handles.working() as connection, transaction(connection):
+            losses: dict[str, int] = {}
+            records = 0
+            for estate in self._handles.estates:
+                rows = connection.execute("SELECT reason, records FROM loss WHERE estate = ?", (estate,)).fetchall()
+                for reason, number in rows:
+                    losses[reason] = losses.get(reason, 0) + number
+                if rows:
+                    connection.execute("DELETE FROM loss WHERE estate = ?", (estate,))
+                records += connection.execute(_COUNT, (estate,)).fetchone()[0]
+            return Stock(records, losses)
+
+    def position(self) -> int:
+        """Tell the number that the next record will get, for `is_clear`."""
+        with self._handles.working() as connection:
+            return int(connection.execute("SELECT next FROM total").fetchone()[0])
+
+    def is_clear(self, position: int) -> bool:
+        """Whether nothing that this owner itself appended before `position` is waiting any more."""
+        with self._handles.working() as connection:
+            return connection.execute(_BEFORE, (self._handles.estate, position)).fetchone() is None
+
+    def tidy(self) -> None:
+        """Move the log into the database when it has grown: waits for the disk, blocks no appender."""
+        with contextlib.suppress(OSError):
+            if Path(f"{self._handles.path}-wal").stat().st_size > _CHECKPOINT_BYTES:
+                with self._handles.working() as connection:
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    # --- when the file went bad or away ---
+
+    def was_replaced(self) -> bool:
+        """Whether another file, or none, stands where ours was: someone set it aside or removed it."""
+        identity = self._handles.identity
+        return identity is not None and identity_of(self._handles.path) != identity
+
+    def repair(self) -> Found:
+        """Leave an unreadable, replaced or removed file and go on in a new one, with what can still be read of ours.
+
+        Returns:
+            What this owner has in the new file.
+
+        """
+        handles = self._handles
+        with handles.exclusive() as connection:
+            records = _readable(connection, _READ_ALL, handles.estates)
+            notes = _readable(connection, _READ_NOTES, handles.estates)
+            identity, replaced = handles.identity, self.was_replaced()
+            handles.leave_file()
+            if not replaced:
+                set_aside(self.folder, identity or identity_of(handles.path))
+            with handles.working() as fresh, transaction(fresh):
+                for rank, seq, at_ns, body in records:
+                    fresh.execute(_PUT, (handles.estate, seq, rank, at_ns, None, body))
+                for run, rank, at_ns, body in notes:
+                    fresh.execute(_NOTE, (handles.estate, run, rank, at_ns, body))
+        return Found(len(records), 0)
+
+
+def _readable(connection: sqlite3.Connection | None, query: str, estates: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Read rows one by one until the damage, if any."""
+    rows: list[tuple[Any, ...]] = []
+    if connection is None:
+        return rows
+    for estate in estates:
+        with contextlib.suppress(sqlite3.Error):
+            for row in connection.execute(query, (estate,)):
+                rows.append(row)  # noqa: PERF402 - what came before the damage must stay
+    return rows
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Do several statements or none; for a worker's connection only."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
