@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from compass_otel.exits import EXIT_HELP, PROGRAM, Exit, WrongUseError, complain
+from compass_otel.exits import EXIT_HELP, MISSING_EXTRA, PROGRAM, Exit, WrongUseError, complain
 
 _DESCRIPTION: Final = """\
 See what a coding agent did, failures first: in the terminal without any backend,
@@ -105,6 +105,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return COMMANDS[parsed.command].run(parsed)
     except WrongUseError as wrong:
         complain(str(wrong))
+        return Exit.WRONG_USE
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != "rich":
+            raise
+        complain(MISSING_EXTRA)
         return Exit.WRONG_USE
 
 

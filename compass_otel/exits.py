@@ -30,7 +30,7 @@ exit status:
 """
 
 PROGRAM: Final = "compass-otel"
-MISSING_EXTRA: Final = f"{PROGRAM}: drawing needs the package 'rich'; do: pip install 'compass-otel[cli]'"
+MISSING_EXTRA: Final = "the commands need one more package; do: pip install 'compass-otel[cli]'"
 
 
 class WrongUseError(Exception):

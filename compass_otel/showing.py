@@ -93,7 +93,7 @@ class RunCollector(SpanProcessor):
         self._owners: dict[int, CollectedRun] = {}
         self._finished: deque[CollectedRun] = deque()
         self._opened: deque[CollectedRun] = deque()
-        self._rows: deque[SpanObject] = deque()
+        self._rows: deque[tuple[CollectedRun, SpanObject]] = deque()
         self._last: CollectedRun | None = None
         self._before_any_run: list[ReadableSpan] = []
 
@@ -133,7 +133,7 @@ class RunCollector(SpanProcessor):
             self._finished.append(run)
             self._owners = {key: owner for key, owner in self._owners.items() if owner is not run}
         elif self._keep_rows:
-            self._rows.append(msgspec.json.decode(run.encoded[-1]))
+            self._rows.append((run, msgspec.json.decode(run.encoded[-1])))
 
     def _keep(self, run: CollectedRun, span: ReadableSpan) -> None:
         run.encoded.append(encode_json(span_object(span)))
@@ -148,8 +148,11 @@ class RunCollector(SpanProcessor):
         """Give the runs that began since the last call."""
         return _drain(self._opened)
 
-    def take_rows(self) -> list[SpanObject]:
-        """Give the spans, runs' own excepted, that ended since the last call; empty unless asked for at the start."""
+    def take_rows(self) -> list[tuple[CollectedRun, SpanObject]]:
+        """Give the spans, runs' own excepted, that ended since the last call; empty unless asked for at the start.
+
+        A span outside any run, such as a compaction between two, comes with the run before it.
+        """
         return _drain(self._rows)
 
     def shutdown(self) -> None:

@@ -24,8 +24,8 @@ def draw_opened(root: SpanObject, canvas: Canvas) -> list[Line]:
 
 
 def draw_span(span: SpanObject, root: SpanObject, canvas: Canvas) -> list[Line]:
-    """Give the rows of a span of the run that has just ended."""
-    return _drawn(span_node(span, {}, Follow(root, [span], Fate.OPEN)), canvas)
+    """Give the rows of a span that has just ended; *root* is that of its run, or of the run before it."""
+    return _drawn(span_node(span, {}, Follow(root, [span], Fate.OPEN)), canvas, last=root["end_unix_ns"] is not None)
 
 
 def draw_event(event: EventObject, root: SpanObject, canvas: Canvas) -> list[Line]:
@@ -34,10 +34,10 @@ def draw_event(event: EventObject, root: SpanObject, canvas: Canvas) -> list[Lin
     return _drawn(node, canvas) if node else []
 
 
-def _drawn(node: Node, canvas: Canvas) -> list[Line]:
+def _drawn(node: Node, canvas: Canvas, *, last: bool = False) -> list[Line]:
     if node.card:
         node = replace(node, card=replace(node.card, next_words=""))
-    return draw_node(node, canvas, "", last=False)
+    return draw_node(node, canvas, "", last=last)
 
 
 def _retry_node(event: EventObject) -> Node | None:

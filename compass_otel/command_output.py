@@ -1,0 +1,185 @@
+"""CommandOutput: which of a command's streams gets what: the tree, JSON objects, frames, notes and summaries.
+
+Standard output has one reader at a time: the tree, or `--json`, or `--frames -`, or what `--tee` passes through. The
+tree moves to standard error under `--tee`; summaries stand with the tree, and on standard error where there is none.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Final, TextIO
+
+from compass_otel.command_options import STDIO, ShowOptions
+from compass_otel.exits import complain
+from compass_otel.jsonout import InputJsonWriter, RecordsObject, RunObject
+from compass_otel.scrubbing import scrub
+from compass_otel.showing import CollectedRun
+from compass_otel.summary import MAX_TOLD, Tally
+from compass_otel.unmapped import Malformed, Unmapped
+from compass_otel.view import draw_run
+from compass_otel.view_terminal import Screen
+from compass_otel.view_text import harmless, one_line
+
+FAILING: Final = frozenset({"failed", "cancelled", "incomplete"})
+"""What `--failures` shows."""
+
+
+class CommandOutput:
+    """Everything that a command writes. Not thread-safe; blocks as its streams do.
+
+    A standard output that was closed at its other end sets `gone` and swallows the rest. Other trouble with writing
+    raises OSError.
+    """
+
+    def __init__(self, show: ShowOptions, *, tee: bool = False) -> None:
+        """Open the frames' file, if one is asked for. Raises OSError."""
+        self.show = show
+        self.tally = Tally()
+        self.gone = False
+        self._tee = tee
+        self.notes = Screen(sys.stderr)
+        self._stdout_taken = show.as_json or show.frames == STDIO
+        self.screen = self._tree_screen()
+        self._frames: TextIO | None = self._open_frames()
+        self._json: InputJsonWriter | None = None
+        self._title: str | None = None
+        self._drawn = 0
+        self._told = 0
+        self._unmapped: Counter[str] = Counter()
+
+    def _tree_screen(self) -> Screen | None:
+        if self._stdout_taken:
+            return None
+        return self.notes if self._tee else Screen(sys.stdout)
+
+    def _open_frames(self) -> TextIO | None:
+        if self.show.frames is None:
+            return None
+        if self.show.frames == STDIO:
+            sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # a text file
+            return sys.stdout
+        return open(self.show.frames, "w", encoding="utf-8", errors="replace")  # noqa: PTH123  # closed in close
+
+    @property
+    def wants_frames(self) -> bool:
+        """Whether frames go anywhere."""
+        return self._frames is not None
+
+    def write_frame(self, line: str) -> None:
+        """Write one frame, a line of JSON."""
+        if self._frames is not None and not self.gone:
+            with self._closed_pipe_ends_it():
+                self._frames.write(line + "\n")
+
+    def flush(self) -> None:
+        """Let readers of the frames see what there is."""
+        if self._frames is not None and not self.gone:
+            with self._closed_pipe_ends_it():
+                self._frames.flush()
+
+    def pass_through(self, chunk: bytes) -> None:
+        """Write what `--tee` passes through."""
+        if self._tee and not self.gone:
+            with self._closed_pipe_ends_it():
+                sys.stdout.buffer.write(chunk)
+                sys.stdout.buffer.flush()
+
+    def begin_input(self, source: str, title: str | None) -> None:
+        """Begin an input: *source* is its path as given, *title* stands above its first run, None for none."""
+        self._title = title
+        if self.show.as_json:
+            self._json = InputJsonWriter(source)
+
+    def add_run(self, run: CollectedRun) -> None:
+        """Count a run, and write it unless `--failures` leaves it out."""
+        self.tally.outcomes[run.outcome] += 1
+        if self.show.failures_only and run.outcome not in FAILING:
+            return
+        if self._json is not None:
+            self._json.add_run(run.object())
+        elif self.screen is not None and not self.gone:
+            self._draw(run.object())
+
+    def count_run(self, run: CollectedRun) -> None:
+        """Count a run that a growing tree has shown already."""
+        self.tally.outcomes[run.outcome] += 1
+
+    def _draw(self, run: RunObject) -> None:
+        if self.screen is None:
+            return
+        canvas = self.screen.canvas
+        lines = draw_run(run, canvas)
+        if self._drawn:
+            lines.insert(0, [])
+        if self._title is not None:
+            lines.insert(bool(self._drawn), [(self._title, "dim")])
+            self._title = None
+        self._drawn += 1
+        with self._closed_pipe_ends_it():
+            self.screen.show(lines)
+
+    def end_input(self, records: RecordsObject) -> None:
+        """End an input: its records are counted, its JSON object is written."""
+        self.tally.add_records(records)
+        if self._json is not None:
+            writer, self._json = self._json, None
+            if self.gone:
+                writer.discard()
+                return
+            with self._closed_pipe_ends_it():
+                writer.finish(records, _binary(sys.stdout))
+
+    def tell_useless(self, source: str, useless: Sequence[Malformed | Unmapped]) -> None:
+        """Name lines that could not be read, with file and line, up to a bound; count those that meant nothing."""
+        for each in useless:
+            if isinstance(each, Unmapped):
+                if len(self._unmapped) < MAX_TOLD or each.type in self._unmapped:
+                    self._unmapped[each.type] += 1
+                continue
+            self._told += 1
+            if self._told <= MAX_TOLD:
+                where = f"{source}:{each.line}" if each.line is not None else source
+                self.complain(f"{where}: line not read: {each.reason.replace('_', ' ')}")
+
+    def complain(self, text: str) -> None:
+        """Say in one line what could not be done; the exit status will be 1."""
+        self.tally.trouble = True
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """Write one line to standard error."""
+        self.notes.status([])
+        complain(harmless(one_line(scrub(text)), sys.stderr.encoding or "ascii"))
+
+    def close(self) -> None:
+        """Write the summary and close the frames' file."""
+        if self._told > MAX_TOLD:
+            self.say(f"{self._told - MAX_TOLD:,} more lines not read")
+        if self._unmapped:
+            types = ", ".join(f"{name or '(no type)'} {count:,}" for name, count in self._unmapped.most_common())
+            self.say(f"records of unknown types: {types}")
+        screen = self.screen or self.notes
+        if not (self.gone and screen is self.screen):
+            with self._closed_pipe_ends_it():
+                screen.show([[], *([(line, "dim")] for line in self.tally.lines())])
+        if self._frames is not None and self._frames is not sys.stdout:
+            self._frames.close()
+
+    @contextlib.contextmanager
+    def _closed_pipe_ends_it(self) -> Iterator[None]:
+        """Note a standard output that nobody reads any more."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ESHUTDOWN):
+                raise
+            self.gone = True
+            # Python flushes standard output once more at exit, and would complain there.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _binary(stream: TextIO) -> BinaryIO:
+    return stream.buffer
