@@ -115,10 +115,10 @@ def test_the_command_fails_on_a_problem_and_says_the_sum(tree: Path, capsys: pyt
     sound = 'file = "compass_otel/sums.py"\nfind = "2 * value"\nreplace = "0"\ntests = ["tests/test_sums.py"]\n'
     (tree / redcheck.TABLE).write_text('[[row]]\nname = "zero"\n' + sound, encoding="utf-8")
     assert redcheck.main(["--root", str(tree)]) == 0
-    assert capsys.readouterr().out.endswith("1 of 1 rows went red\n")
+    assert capsys.readouterr().out.endswith("all 1 rows went red\n")
     (tree / redcheck.TABLE).write_text('[[row]]\nname = "x"\n' + sound.replace("2 * value", "gone"), encoding="utf-8")
     assert redcheck.main(["--root", str(tree)]) == 1
-    assert capsys.readouterr().out.endswith("0 of 1 rows went red\n")
+    assert capsys.readouterr().out.endswith("1 problems\n")
 
 
 def test_a_copy_holds_what_git_would_take(tree: Path) -> None:

@@ -230,8 +230,9 @@ def main(argv: list[str] | None = None) -> int:
         print("redcheck: no rows to break")
         return 1
     problems = run(table, root, max(1, options.jobs))
-    print(*[f"redcheck: {problem}" for problem in problems], sep="\n") if problems else None
-    print(f"redcheck: {len(table) - len(problems)} of {len(table)} rows went red")
+    for problem in problems:
+        print(f"redcheck: {problem}")
+    print(f"redcheck: {len(problems)} problems" if problems else f"redcheck: all {len(table)} rows went red")
     return 1 if problems else 0
 
 
