@@ -23,7 +23,7 @@ from compass_otel.recorder import SessionRecorder
 from compass_otel.recorder_settings import options_from_environment
 from compass_otel.recording import RecorderOptions, ToldNote
 from compass_otel.sources import Counts, Source
-from compass_otel.sources.pi_stream import PiStreamSource
+from compass_otel.sources.pi_stream import PiStream
 from compass_otel.unmapped import Malformed, Unmapped
 
 _logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class SessionBridge:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         chosen = options or options_from_environment()
-        self._source = source or PiStreamSource()
+        self._source = source or PiStream()
         self._mapper = EventMapper(scrub=chosen.scrub)
         self._recorder = SessionRecorder(
             tracer_provider,

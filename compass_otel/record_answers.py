@@ -105,6 +105,9 @@ class AnswerRecorder:
             **recording.identity.facts(),
             semconv.ATTEMPT: run.attempt,
         }
+        if recording.compacted:
+            facts[semconv.GEN_AI_CONVERSATION_COMPACTED] = True
+            recording.compacted = False
         model = facts.get(semconv.GEN_AI_REQUEST_MODEL)
         name = f"{SpanName.CHAT} {model}" if model else SpanName.CHAT.value
         start_ns = self._request_start_ns(at_ns, message)

@@ -199,6 +199,7 @@ class RunRecorder:
         previous = recording.previous_run
         links = [link_to(previous, semconv.LINK_PREVIOUS_RUN)] if previous is not None else []
         span = recording.starter.start_run(key, start_ns, facts, links)
+        span.add_event(semconv.EVENT_STATE, {semconv.SESSION_STATE: SessionState.WORKING.value}, timestamp=start_ns)
         return RunSpans(OpenSpan(span, start_ns, dict(facts)), key, latest_ns=start_ns)
 
     def _end(self, run: RunSpans, at_ns: int) -> None:

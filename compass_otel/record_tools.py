@@ -109,6 +109,8 @@ class ToolRecorder:
             mark_error(opened, str(verdict.error_type or semconv.OTHER), text)
         elif event.aborted:
             opened.set({semconv.OUTCOME: Outcome.CANCELLED.value})
+        else:
+            recording.compacted = not event.skipped
         recording.finish(opened, event.at_ns)
 
     def _open_compaction(self, at_ns: int, reason: str | None) -> OpenSpan:
@@ -116,7 +118,6 @@ class ToolRecorder:
         facts: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: SpanName.COMPACT.value,
             **recording.identity.facts(),
-            semconv.GEN_AI_CONVERSATION_COMPACTED: True,
         }
         if reason is not None:
             facts[semconv.COMPACTION_REASON] = facts_of.name(reason, recording.options.scrub)

@@ -56,6 +56,8 @@ from compass_otel.semconv import Outcome
 from compass_otel.span_starter import SessionIdentity, SpanStarter
 from compass_otel.unmapped import Malformed, Unmapped
 
+_NS_PER_MS = 1_000_000
+
 
 class SessionRecorder:
     """Records one session.
@@ -191,9 +193,18 @@ class SessionRecorder:
 
     def _open_run(self, at_ns: int, message: UserMessage | AssistantMessage | None) -> None:
         if self._recording.run is None:
-            start_ns = self._pending_start_ns if self._pending_start_ns is not None else at_ns
-            self._runs.open(min(start_ns, at_ns), message)
+            self._runs.open(self._run_start_ns(at_ns, message), message)
         self._pending_start_ns = None
+
+    def _run_start_ns(self, at_ns: int, message: UserMessage | AssistantMessage | None) -> int:
+        """Return when a run began: its `agent_start`, or its prompt's own timestamp where that is later.
+
+        In a stored stream `agent_start` has no time of its own, only that of the record before it, which can be the
+        end of a run hours ago.
+        """
+        announced_ns = self._pending_start_ns if self._pending_start_ns is not None else at_ns
+        stamped_ns = (message.timestamp_ms or 0) * _NS_PER_MS if message is not None else 0
+        return min(max(announced_ns, stamped_ns), at_ns) if stamped_ns <= at_ns else min(announced_ns, at_ns)
 
     def _user_message(self, at_ns: int, message: UserMessage, injected: SessionFrame | None) -> None:
         if injected is not None:

@@ -86,6 +86,7 @@ class Recording:
     previous_key: tuple[str, ...] = ("session",)
     outside: OpenSpan | None = None
     last_good_usage: Usage | None = None
+    compacted: bool = False
     told: list[ToldNote] = field(default_factory=list)
     failed_spans: "OrderedDict[int, SpanContext]" = field(default_factory=OrderedDict)
 
