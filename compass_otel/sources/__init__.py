@@ -84,6 +84,9 @@ class Source(Protocol):
 
         """
 
+    def reject(self, reason: str) -> tuple[Malformed]:
+        """Count a line that was not even read, such as one that is too long."""
+
     def tick(self, now_ns: int) -> tuple[AgentEvent, ...]:
         """Tell a live source the time, so that it can see that a prompt is over because nothing follows."""
 

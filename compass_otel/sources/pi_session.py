@@ -104,6 +104,12 @@ class PiSession:
         self._mapped += 1
         return outcome
 
+    def reject(self, reason: str) -> tuple[Malformed]:
+        """Count a line that was not even read; see `Source.reject`."""
+        self._line += 1
+        self._malformed += 1
+        return (Malformed(reason, self._line),)
+
     def tick(self, now_ns: int) -> tuple[AgentEvent, ...]:
         """Settle the prompt of a file that is followed, once it has not grown for long enough; see `Source.tick`."""
         quiet_ns = now_ns - self._last_change_ns()

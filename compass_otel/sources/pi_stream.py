@@ -127,6 +127,12 @@ class PiStream:
         self._mapped += 1
         return (BlockStarted(timeline.last_ns, block),)
 
+    def reject(self, reason: str) -> tuple[Malformed]:
+        """Count a line that was not even read; see `Source.reject`."""
+        self._line += 1
+        self._malformed += 1
+        return (Malformed(reason, self._line),)
+
     def tick(self, now_ns: int) -> tuple[AgentEvent, ...]:
         """Settle a prompt of Pi 0.73 after two seconds of quiet; see `Source.tick`."""
         settled = self._state.settling.quiet(self._timeline.last_ns, now_ns)

@@ -21,6 +21,9 @@ UPDATE_PREFIX = b'{"type":"message_update"'
 CHUNKED_MAX_BYTES = 64 * 1024 * 1024
 """The largest frame that omp puts together from `rpc_chunk`s (its `maxReassembledFrameBytes`)."""
 
+NOT_JSON = "not JSON"
+"""The reason of a line that no reading makes sense of."""
+
 _INT_MAX_DIGITS = 300
 """More digits than any double has: read as infinity, since Python refuses to parse ints over 4,300 digits."""
 
@@ -92,9 +95,14 @@ _decode_any = msgspec.json.Decoder().decode
 
 def parse(line: bytes | str | Mapping[str, Any]) -> dict[str, Any] | Malformed | None:
     """Turn one line into an object, repaired if need be; None for a blank line. Never raises on input."""
-    if isinstance(line, Mapping):
+    if type(line) is bytes:
+        data = line
+    elif isinstance(line, str):
+        data = line.encode("utf-8", "surrogatepass")
+    elif isinstance(line, Mapping):
         return _from_mapping(line)
-    data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else bytes(line)
+    else:
+        data = bytes(line)
     try:
         value = _decode_any(data)
     except (msgspec.DecodeError, RecursionError):
@@ -118,7 +126,7 @@ def _parse_patiently(data: bytes) -> Any:
     except RecursionError:
         return Malformed("nested too deeply")
     except ValueError:
-        return Malformed("not JSON")
+        return Malformed(NOT_JSON)
     repair_strings(value)
     return value
 
@@ -137,7 +145,7 @@ def _from_mapping(record: Mapping[str, Any]) -> dict[str, Any] | Malformed:
     try:
         copied = json.loads(json.dumps(value, default=str))
     except (ValueError, TypeError, RecursionError):
-        return Malformed("not JSON")
+        return Malformed(NOT_JSON)
     repair_strings(copied)
     return copied if isinstance(copied, dict) else Malformed("not an object")
 
