@@ -186,20 +186,41 @@ def decode_record(record: bytes) -> DecodedRecord:
         RecordError: The bytes are no record, or hold another number of spans than one.
 
     """
+    found = decode_records(record)
+    if len(found) != 1:
+        raise RecordError(f"{len(found)} spans instead of one")
+    return found[0]
+
+
+def decode_records(records: bytes) -> list[DecodedRecord]:
+    """Take several records apart, joined or grouped or not.
+
+    Args:
+        records: Body of an `ExportTraceServiceRequest`.
+
+    Returns:
+        Each span with its resource and scope.
+
+    Raises:
+        RecordError: The bytes are no such body.
+
+    """
     try:
-        request = ExportTraceServiceRequest.FromString(record)
-        (resource_spans,) = request.resource_spans
-        (scope_spans,) = resource_spans.scope_spans
-        (span,) = scope_spans.spans
-    except (DecodeError, ValueError) as error:
-        raise RecordError(f"not one encoded span: {error}") from error
-    return DecodedRecord(
-        span=span,
-        resource=resource_spans.resource,
-        scope=scope_spans.scope,
-        resource_schema_url=resource_spans.schema_url,
-        scope_schema_url=scope_spans.schema_url,
-    )
+        request = ExportTraceServiceRequest.FromString(records)
+    except DecodeError as error:
+        raise RecordError(f"no encoded span: {error}") from error
+    return [
+        DecodedRecord(
+            span=span,
+            resource=resource_spans.resource,
+            scope=scope_spans.scope,
+            resource_schema_url=resource_spans.schema_url,
+            scope_schema_url=scope_spans.schema_url,
+        )
+        for resource_spans in request.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
 
 
 def _span_parts(span: ReadableSpan, lane: str | None, extra: Extra) -> tuple[bytes, bytes, bytes]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from receivers.http_port import GARBAGE, kept_of, mode_for, reset, response_of

@@ -10,7 +10,7 @@ import zlib
 from typing import TYPE_CHECKING, assert_never
 
 from google.protobuf.message import DecodeError
-from google.rpc.status_pb2 import Status
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -41,6 +41,10 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer every request that is complete."""
         self._buffer += data
+        if self._buffer[:2] == b"\x16\x03":  # TLS where none is spoken: answered in plain text, as Go's server does
+            self._transport.write(b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent TLS to a plain HTTP port.\n")
+            self._transport.close()
+            return
         while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
             head = bytes(self._buffer[:end]).decode("latin-1")
             request_line, *lines = head.split("\r\n")
