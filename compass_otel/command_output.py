@@ -8,20 +8,19 @@ import contextlib
 import errno
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Final, TextIO
+from typing import Final, TextIO
 
 from compass_otel.command_options import STDIO, ShowOptions
 from compass_otel.exits import complain
 from compass_otel.jsonout import InputJsonWriter, RecordsObject, RunObject
 from compass_otel.scrubbing import scrub
 from compass_otel.showing import CollectedRun
-from compass_otel.summary import MAX_TOLD, Tally
+from compass_otel.summary import Tally, Useless
 from compass_otel.unmapped import Malformed, Unmapped
 from compass_otel.view import draw_run
 from compass_otel.view_terminal import Screen
-from compass_otel.view_text import harmless, one_line
+from compass_otel.view_text import Line, harmless, one_line
 
 FAILING: Final = frozenset({"failed", "cancelled", "incomplete"})
 """What `--failures` shows."""
@@ -47,8 +46,8 @@ class CommandOutput:
         self._json: InputJsonWriter | None = None
         self._title: str | None = None
         self._drawn = 0
-        self._told = 0
-        self._unmapped: Counter[str] = Counter()
+        self._source = STDIO
+        self._useless = Useless()
 
     def _tree_screen(self) -> Screen | None:
         if self._stdout_taken:
@@ -89,7 +88,9 @@ class CommandOutput:
 
     def begin_input(self, source: str, title: str | None) -> None:
         """Begin an input: *source* is its path as given, *title* stands above its first run, None for none."""
+        self._source = source
         self._title = title
+        self._useless = Useless()
         if self.show.as_json:
             self._json = InputJsonWriter(source)
 
@@ -121,28 +122,31 @@ class CommandOutput:
         with self._closed_pipe_ends_it():
             self.screen.show(lines)
 
-    def end_input(self, records: RecordsObject) -> None:
-        """End an input: its records are counted, its JSON object is written."""
+    def note_useless(self, useless: Sequence[Malformed | Unmapped]) -> None:
+        """Remember, up to a bound, lines of this input that could not be read, and types that nobody knows."""
+        for each in useless:
+            self._useless.add(each)
+
+    def end_input(self, records: RecordsObject, *, tell_lines: bool = True) -> None:
+        """End an input: its records are counted, its unreadable lines named, its JSON object is written."""
         self.tally.add_records(records)
+        if tell_lines:
+            for line in self._useless.lines(self._source):
+                self.say(line)
         if self._json is not None:
             writer, self._json = self._json, None
             if self.gone:
                 writer.discard()
                 return
             with self._closed_pipe_ends_it():
-                writer.finish(records, _binary(sys.stdout))
+                writer.finish(records, sys.stdout.buffer)
 
-    def tell_useless(self, source: str, useless: Sequence[Malformed | Unmapped]) -> None:
-        """Name lines that could not be read, with file and line, up to a bound; count those that meant nothing."""
-        for each in useless:
-            if isinstance(each, Unmapped):
-                if len(self._unmapped) < MAX_TOLD or each.type in self._unmapped:
-                    self._unmapped[each.type] += 1
-                continue
-            self._told += 1
-            if self._told <= MAX_TOLD:
-                where = f"{source}:{each.line}" if each.line is not None else source
-                self.complain(f"{where}: line not read: {each.reason.replace('_', ' ')}")
+    def skip_input(self) -> None:
+        """Forget the input: it is nothing that anybody asked for."""
+        self.tally.skipped_files += 1
+        if self._json is not None:
+            self._json.discard()
+            self._json = None
 
     def complain(self, text: str) -> None:
         """Say in one line what could not be done; the exit status will be 1."""
@@ -156,15 +160,11 @@ class CommandOutput:
 
     def close(self) -> None:
         """Write the summary and close the frames' file."""
-        if self._told > MAX_TOLD:
-            self.say(f"{self._told - MAX_TOLD:,} more lines not read")
-        if self._unmapped:
-            types = ", ".join(f"{name or '(no type)'} {count:,}" for name, count in self._unmapped.most_common())
-            self.say(f"records of unknown types: {types}")
         screen = self.screen or self.notes
         if not (self.gone and screen is self.screen):
+            lines: list[Line] = [[(line, "dim")] for line in self.tally.lines()]
             with self._closed_pipe_ends_it():
-                screen.show([[], *([(line, "dim")] for line in self.tally.lines())])
+                screen.show([[], *lines] if self._drawn else lines)
         if self._frames is not None and self._frames is not sys.stdout:
             self._frames.close()
 
@@ -179,7 +179,3 @@ class CommandOutput:
             self.gone = True
             # Python flushes standard output once more at exit, and would complain there.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _binary(stream: TextIO) -> BinaryIO:
-    return stream.buffer

@@ -31,6 +31,11 @@ _FINISH_NOTES: Final = {
     "content_filter": "stopped by the content filter",
 }
 
+_INJECTIONS: Final = {
+    "STEER": "a message of the user steered the run",
+    "DELIVER": "a queued message was delivered",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -138,7 +143,7 @@ def span_node(span: SpanObject, children: dict[str, list[SpanObject]], follow: F
         name=span_name(span),
         start_ns=span["start_unix_ns"],
         end_ns=span["end_unix_ns"],
-        details=tuple(_details(span, fate)),
+        details=tuple(_details(span, fate, after_run=span["trace_id"] != follow.root["trace_id"])),
         card=card,
         children=tuple(span_node(each, children, follow) for each in children.get(span["span_id"], [])),
     )
@@ -168,8 +173,10 @@ def _span_fate(span: SpanObject) -> Fate:
     return _OUTCOME_FATES.get(attributes.get(semconv.OUTCOME, ""), Fate.COMPLETED)
 
 
-def _details(span: SpanObject, fate: Fate) -> Iterator[str]:
+def _details(span: SpanObject, fate: Fate, *, after_run: bool) -> Iterator[str]:
     attributes = span["attributes"]
+    if after_run:
+        yield "after the run"
     if fate is Fate.TOOL_FAILED and semconv.TOOL_EXIT_CODE in attributes:
         yield f"exit status {attributes[semconv.TOOL_EXIT_CODE]}"
     if attributes.get(semconv.ATTEMPT, 1) != 1:
@@ -230,10 +237,10 @@ def event_node(event: EventObject, root: SpanObject, top: list[SpanObject], fate
             kind = attributes.get(semconv.SESSION_ERROR_KIND) or "ERROR"
             card_fate, next_words = what_next(at_ns, kind, None, Follow(root, top, fate))
             merged = {**_error_attributes(root["attributes"]), **attributes}
-            name = "cancelled" if kind == "ABORTED" else "the run itself"
-            return Node(card_fate, name, at_ns, card=card_of(merged, kind, None, card_fate, next_words))
+            return Node(card_fate, "the run", at_ns, card=card_of(merged, kind, None, card_fate, next_words))
         case semconv.EVENT_INJECTION:
-            return Node(Fate.NOTE, f"message injected ({attributes.get(semconv.INJECTION_KIND, 'steer')})", at_ns)
+            kind = str(attributes.get(semconv.INJECTION_KIND, "STEER")).upper()
+            return Node(Fate.NOTE, _INJECTIONS.get(kind, "a message was injected"), at_ns)
         case semconv.EVENT_FALLBACK:
             change = [str(attributes.get(key, "?")) for key in (semconv.MODEL_FALLBACK_FROM, semconv.MODEL_FALLBACK_TO)]
             return Node(Fate.NOTE, f"model fallback from {change[0]} to {change[1]}", at_ns)
@@ -298,6 +305,7 @@ def _headline(run: RunObject, fate: Fate, nodes: tuple[Node, ...]) -> str:
     cards = [node.card for node in nodes if node.card]
     if not cards:
         return run["error_type"] or ("the answer is not in the file" if fate is Fate.INCOMPLETE else "")
-    last = cards[-1]
+    last = next((card for card in reversed(cards) if card.kind != "COMPACTION"), cards[-1])
     status = f"HTTP {last.http_status}" if last.http_status is not None else ""
-    return ", ".join(part for part in (run["error_type"] or last.error_type, status, last.next_words) if part)
+    end = last.next_words or last.message
+    return ", ".join(part for part in (run["error_type"] or last.error_type, status, end) if part)

@@ -14,7 +14,9 @@ class Fate(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     RETRIED = "retried"
-    """Failed, and the run went on after it."""
+    """Failed, and was tried again."""
+    WENT_ON = "went_on"
+    """Failed, and the run went on in another way: after a compaction, with a new message."""
     CANCELLED = "cancelled"
     INCOMPLETE = "incomplete"
     OPEN = "open"
@@ -48,6 +50,7 @@ UNICODE_MARKS: Final = Marks(
         Fate.COMPLETED: "✔",
         Fate.FAILED: "✖",
         Fate.RETRIED: "↻",
+        Fate.WENT_ON: "↷",
         Fate.CANCELLED: "⊘",
         Fate.INCOMPLETE: "?",
         Fate.OPEN: "…",
@@ -70,6 +73,7 @@ ASCII_MARKS: Final = Marks(
         Fate.COMPLETED: "[ok]",
         Fate.FAILED: "[X]",
         Fate.RETRIED: "[r]",
+        Fate.WENT_ON: "[>]",
         Fate.CANCELLED: "[/]",
         Fate.INCOMPLETE: "[?]",
         Fate.OPEN: "[..]",
@@ -90,7 +94,8 @@ ASCII_MARKS: Final = Marks(
 WORDS: Final = {
     Fate.COMPLETED: "completed",
     Fate.FAILED: "FAILED",
-    Fate.RETRIED: "failed, run went on",
+    Fate.RETRIED: "failed, retried",
+    Fate.WENT_ON: "failed, run went on",
     Fate.CANCELLED: "cancelled",
     Fate.INCOMPLETE: "INCOMPLETE",
     Fate.OPEN: "still open",
@@ -104,6 +109,7 @@ STYLES: Final = {
     Fate.COMPLETED: "green",
     Fate.FAILED: "bold red",
     Fate.RETRIED: "yellow",
+    Fate.WENT_ON: "yellow",
     Fate.CANCELLED: "bold blue",
     Fate.INCOMPLETE: "bold magenta",
     Fate.OPEN: "cyan",

@@ -45,10 +45,10 @@ def what_next(at_ns: int, kind: str, span: SpanObject | None, follow: Follow) ->
         return Fate.CANCELLED, _cancel_words(follow, later_chat)
     retry = _retry_event(follow.root["events"], at_ns, later_chat)
     if later_chat is not None:
-        return Fate.RETRIED, _went_on(at_ns, span, retry, later_chat, follow)
+        return _went_on(at_ns, span, retry, later_chat, follow)
     if retry is not None:
-        return _final(follow), _waiting_words(retry, follow)
-    return _final(follow), _end_words(at_ns, span, follow)
+        return Fate.FAILED, _waiting_words(retry, follow)
+    return _end(at_ns, span, follow)
 
 
 def _later(top: list[SpanObject], at_ns: int, span: SpanObject | None, operation: str) -> SpanObject | None:
@@ -81,15 +81,17 @@ def _cancel_words(follow: Follow, later_chat: SpanObject | None) -> str:
 
 def _went_on(
     at_ns: int, span: SpanObject | None, retry: EventObject | None, later_chat: SpanObject, follow: Follow
-) -> str:
+) -> tuple[Fate, str]:
     attempt = later_chat["attributes"].get(semconv.ATTEMPT)
     if retry is not None:
-        return f"{_retry_words(retry)}{f': attempt {attempt}' if attempt else ''}"
+        return Fate.RETRIED, f"{_retry_words(retry)}{f': attempt {attempt}' if attempt else ''}"
     compaction = _later(follow.top, at_ns, span, semconv.SpanName.COMPACT)
     if compaction is not None and compaction["start_unix_ns"] <= later_chat["start_unix_ns"] + _SLACK_NS:
-        return "the conversation was compacted, then the run went on"
-    failed_attempt = span["attributes"].get(semconv.ATTEMPT) if span else None
-    return f"retried: attempt {attempt}" if attempt and attempt > (failed_attempt or 1) else "the run went on"
+        return Fate.WENT_ON, "the conversation was compacted, then the run went on"
+    failed_attempt = (span["attributes"].get(semconv.ATTEMPT) if span else None) or 1
+    if attempt and attempt > failed_attempt:
+        return Fate.RETRIED, f"retried: attempt {attempt}"
+    return Fate.WENT_ON, "the run went on"
 
 
 def _retry_words(retry: EventObject) -> str:
@@ -111,9 +113,12 @@ def _cancelled_after(events: list[EventObject], at_ns: int) -> bool:
     return any(event["name"] == semconv.EVENT_CANCELLED and event["time_unix_ns"] >= at_ns for event in events)
 
 
-def _final(follow: Follow) -> Fate:
-    """Give the fate of a failure that no model call follows: that of the run, if the run did not end well."""
-    return Fate.RETRIED if follow.fate in (Fate.COMPLETED, Fate.CANCELLED) else Fate.FAILED
+def _end(at_ns: int, span: SpanObject | None, follow: Follow) -> tuple[Fate, str]:
+    """Tell of a failure that no model call follows."""
+    if follow.fate is Fate.INCOMPLETE and span is None:
+        # The loss itself: the card's message says what is known of it.
+        return Fate.INCOMPLETE, ""
+    return Fate.WENT_ON if follow.fate is Fate.COMPLETED else Fate.FAILED, _end_words(at_ns, span, follow)
 
 
 def _end_words(at_ns: int, span: SpanObject | None, follow: Follow) -> str:

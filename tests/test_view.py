@@ -43,7 +43,7 @@ def test_a_failed_run_is_drawn_whole() -> None:
         "│  2 model calls · 1 retry",
         "│  session 01a22d15-a612-76be-8435-1c3ef60b79dd · trace",
         "│  5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f",
-        "├─ ↻ chat fake-model · failed, run went on                       38 ms",
+        "├─ ↻ chat fake-model · failed, retried                           38 ms",
         "│  ┃ ERROR · overloaded · HTTP 503 · attempt 1 · retryable",
         '│  ┃ 503: {"message":"The server is overloaded, please try again',
         '│  ┃ later.","type":"server_error","code":null}',
@@ -82,7 +82,7 @@ def test_a_cancel_a_crash_a_retry_and_a_loss_look_different_without_colour(encod
     assert len({head.split()[0] for head in heads.values()}) == 5
     failed, final = (row for row in drawn(retried_run("failed"), encoding=encoding) if "chat" in row)
     assert failed.split()[1] != final.split()[1]
-    assert "run went on" in failed
+    assert "failed, retried" in failed
     assert "FAILED" in final
 
 
@@ -174,7 +174,7 @@ def test_events_of_the_run_stand_in_order_between_its_spans() -> None:
     told = [row.split(" ", 1)[1] for row in rows if row.startswith(("├", "└"))]
     assert [text.split("·")[0].strip()[:24] for text in told] == [
         "✔ chat fake-model",
-        "» message injected (stee",
+        "» a message of the user ",
         "» model fallback from a ",
         "✔ chat fake-model",
     ]
