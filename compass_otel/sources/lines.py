@@ -33,19 +33,34 @@ def _drain(file: BinaryIO) -> None:
             return
 
 
-def live_lines(file: BinaryIO, clock: Callable[[], int]) -> Iterator[TimedLine]:
+def live_lines(
+    file: BinaryIO,
+    clock: Callable[[], int],
+    *,
+    tap: Callable[[bytes], object] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[TimedLine]:
     """Give a live input's lines with the time each came, and `(None, now)` while nothing comes.
 
     Blocks at most `QUIET_WAIT_S` at a time where the system can wait for a pipe (not on Windows, not for a file in
     memory: there it blocks until the next line and never says that nothing came).
+
+    Args:
+        file: the input.
+        clock: gives the present, nanoseconds since the epoch.
+        tap: gets the bytes as they come, before they are lines.
+        stopped: asked before each wait; True ends the input there.
+
     """
     fd = _pipe_of(file)
     if fd is None:
         for line, _ in stored_lines(file):
+            if tap is not None and line is not None:
+                tap(line)
             yield line, clock()
         return
     joiner = _Joiner()
-    while True:
+    while not stopped():
         ready, _, _ = select.select([fd], [], [], QUIET_WAIT_S)
         now = clock()
         if not ready:
@@ -54,6 +69,8 @@ def live_lines(file: BinaryIO, clock: Callable[[], int]) -> Iterator[TimedLine]:
         chunk = os.read(fd, _READ_BYTES)
         if not chunk:
             break
+        if tap is not None:
+            tap(chunk)
         for whole in joiner.add(chunk):
             yield whole, now
     if rest := joiner.rest():

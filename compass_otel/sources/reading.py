@@ -123,13 +123,15 @@ class Reading:
         self.close()
 
 
-def open_source(
+def open_source(  # noqa: PLR0913 - all but the path optional
     path: str | Path | BinaryIO,
     *,
     format: Format | str | None = None,  # noqa: A002 - the name a person types on the command line
     live: bool = False,
     history: History | None = None,
     clock: Callable[[], int] = time.time_ns,
+    tap: Callable[[bytes], object] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Reading:
     """Open an input and find out what it is. Blocks until enough lines are there to tell.
 
@@ -139,6 +141,8 @@ def open_source(
         live: lines are stamped with `clock` as they come; without it the input's own times count.
         history: what other files of the same replay showed already.
         clock: gives the present, nanoseconds since the epoch.
+        tap: gets the bytes of a live input as they come.
+        stopped: ends a live input where it says True; asked at least twice a second.
 
     Raises:
         OSError: the file can't be opened.
@@ -147,7 +151,7 @@ def open_source(
 
     """
     name, file = _open(path)
-    lines = live_lines(file, clock) if live else stored_lines(file)
+    lines = live_lines(file, clock, tap=tap, stopped=stopped) if live else stored_lines(file)
     detector = Detector()
     peeked = [] if format is not None else list(_peek(lines, detector))
     kind = detector.format if format is None else Format(format)
