@@ -31,7 +31,7 @@ class Handler(grpc.GenericRpcHandler):
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         """Give the handler of the one method there is."""
         if handler_call_details.method == METHOD:
             return grpc.unary_unary_rpc_method_handler(self._export)
