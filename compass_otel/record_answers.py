@@ -88,7 +88,7 @@ class AnswerRecorder:
         if cut_short or not failure.aborted:
             chat.set({semconv.GEN_AI_RESPONSE_FINISH_REASONS: _CUT_GENERATION})
         verdict = facts_of.judge(message, reason, recording.last_good_usage)
-        error = failure.facts(verdict)
+        error = failure.judged(verdict)
         recording.mark(chat, error, at_ns)
         run.note_error(error)
         recording.finish(chat, at_ns, message.usage)

@@ -41,7 +41,7 @@ class RunRecorder:
         recording = self._recording
         key = recording.starter.run_key(recording.identity, None, 0)
         run = self._start((*key, "refused"), at_ns)
-        error = failure.facts(verdict)
+        error = failure.judged(verdict)
         run.run.set({semconv.SESSION_STATE: SessionState.ERRORED.value})
         recording.mark(run.run, error, at_ns)
         self._end(run, at_ns)
@@ -119,7 +119,7 @@ class RunRecorder:
         """Note a session error with no chat to stand on; it is written on the run when the run ends so."""
         recording = self._recording
         run = recording.opened_run()
-        error = failure.facts(verdict)
+        error = failure.judged(verdict)
         run.note_error(error)
         run.error_on_run = True
         if error.aborted:
@@ -140,7 +140,7 @@ class RunRecorder:
         end_ns = max(at_ns, run.latest_ns)
         recording.close_open(end_ns, Outcome.INCOMPLETE, lost_type=error_type)
         for failure in failures:
-            error = failure.facts(Classification(error_type=error_type, retryable=False, advice="other"))
+            error = failure.typed(error_type)
             recording.mark(run.run, error, end_ns)
         run.run.set({semconv.OUTCOME: Outcome.INCOMPLETE.value})
         self._end(run, end_ns)

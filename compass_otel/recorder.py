@@ -52,7 +52,7 @@ from compass_otel.record_runs import RunRecorder
 from compass_otel.record_tools import ToolRecorder
 from compass_otel.recorder_metrics import SessionMetrics
 from compass_otel.recording import RecorderOptions, Recording, SessionFailure, ToldNote
-from compass_otel.semconv import Outcome
+from compass_otel.semconv import Outcome, SessionState
 from compass_otel.span_starter import SessionIdentity, SpanStarter
 from compass_otel.unmapped import Malformed, Unmapped
 
@@ -96,6 +96,7 @@ class SessionRecorder:
         self._answers = AnswerRecorder(self._recording)
         self._tools = ToolRecorder(self._recording)
         self._pending_start_ns: int | None = None
+        self._waiting_states: list[tuple[SessionState, int]] = []
 
     def record(self, event: AgentEvent | Unmapped | Malformed, frames: Iterable[SessionFrame | Unmapped]) -> None:
         """Record one event with the frames it was mapped to, in order."""
@@ -105,11 +106,15 @@ class SessionRecorder:
             for frame in told
             if (error := session_error_of(frame)) is not None
         ]
-        for frame in told:
-            if (state := state_of(frame)) is not None and not isinstance(event, PromptRefused):
-                self._runs.enter_state(state, _at_ns(event))
         injected = next((f for f in told if f.typed_event.WhichOneof("event") == "session_injection"), None)
+        states = [state for frame in told if (state := state_of(frame)) is not None]
+        # An event that ends the run changes its state first; one that opens the run can only do so afterwards.
+        open_before = self._recording.run is not None
+        if open_before:
+            self._enter(states, event)
         self._dispatch(event, failures, injected)
+        if not open_before and states:
+            self._enter(states, event)
 
     def advised(self, notes: Iterable[ToldNote]) -> None:
         """Note what the model is told in its next request: the next chat span says so and links to the failed one."""
@@ -131,6 +136,24 @@ class SessionRecorder:
     def open_spans(self) -> int:
         """How many spans are open."""
         return self._recording.open_spans
+
+    def _enter(self, states: list[SessionState], event: AgentEvent | Unmapped | Malformed) -> None:
+        """Write states on the open run.
+
+        WORKING at an `agent_start` waits for the next event, since Pi 0.73 tells only then whether it continues the
+        run that looked finished or begins another one.
+        """
+        if isinstance(event, PromptRefused | Unmapped | Malformed):
+            return
+        if isinstance(event, RunStarted | TurnStarted):
+            self._waiting_states.extend((state, event.at_ns) for state in states)
+            return
+        if not isinstance(event, PromptSettled):
+            for state, at_ns in self._waiting_states:
+                self._runs.enter_state(state, at_ns)
+        self._waiting_states.clear()
+        for state in states:
+            self._runs.enter_state(state, event.at_ns)
 
     def _dispatch(  # noqa: C901, PLR0912, PLR0915 - one arm an event
         self, event: AgentEvent | Unmapped | Malformed, failures: list[SessionFailure], injected: SessionFrame | None
@@ -194,6 +217,7 @@ class SessionRecorder:
     def _open_run(self, at_ns: int, message: UserMessage | AssistantMessage | None) -> None:
         if self._recording.run is None:
             self._runs.open(self._run_start_ns(at_ns, message), message)
+            self._waiting_states.clear()
         self._pending_start_ns = None
 
     def _run_start_ns(self, at_ns: int, message: UserMessage | AssistantMessage | None) -> int:
@@ -269,10 +293,6 @@ class SessionRecorder:
         for failure in failures:
             runs.failed_outside_chat(event.at_ns, failure, _cancelled())
         runs.settle(event.at_ns)
-
-
-def _at_ns(event: AgentEvent | Unmapped | Malformed) -> int:
-    return 0 if isinstance(event, Unmapped | Malformed) else event.at_ns
 
 
 def _cancelled() -> Classification:

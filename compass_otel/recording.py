@@ -52,14 +52,19 @@ class SessionFailure:
         """Whether it is a cancel."""
         return is_aborted(self.error)
 
-    def facts(self, verdict: Classification) -> ErrorFacts:
+    def judged(self, verdict: Classification) -> ErrorFacts:
+        """Return it as it is written on a span, with the type that classification gave."""
+        return self.typed(str(verdict.error_type or semconv.OTHER), retryable=verdict.retryable)
+
+    def typed(self, error_type: str, *, retryable: bool = False) -> ErrorFacts:
         """Return it as it is written on a span; its text passed `scrub` on its way into the frame."""
         return ErrorFacts(
-            kind_name(self.error),
-            cut(self.error.message, semconv.MAX_ERROR_TEXT_BYTES),
-            self.error.status if self.error.HasField("status") else None,
-            self.event_id,
-            verdict,
+            kind=kind_name(self.error),
+            text=cut(self.error.message, semconv.MAX_ERROR_TEXT_BYTES),
+            status=self.error.status if self.error.HasField("status") else None,
+            event_id=self.event_id,
+            error_type=error_type,
+            retryable=retryable,
         )
 
 

@@ -29,17 +29,13 @@ class ErrorFacts:
     text: str
     status: int | None
     event_id: str
-    verdict: Classification
+    error_type: str
+    retryable: bool
 
     @property
     def aborted(self) -> bool:
         """Whether this is a cancel."""
         return self.kind == "ABORTED"
-
-    @property
-    def error_type(self) -> str:
-        """The class of the failure, from the closed list."""
-        return str(self.verdict.error_type or semconv.OTHER)
 
 
 def name(text: object, scrub: Callable[[str], str]) -> str:
@@ -129,7 +125,7 @@ def failure_facts(error: ErrorFacts) -> Attributes:
         semconv.ERROR_TYPE: error.error_type,
         semconv.SESSION_ERROR_KIND: error.kind,
         semconv.SESSION_ERROR_MESSAGE: error.text,
-        semconv.ERROR_RETRYABLE: bool(error.verdict.retryable),
+        semconv.ERROR_RETRYABLE: error.retryable,
     }
     if error.status is not None:
         facts[semconv.HTTP_RESPONSE_STATUS_CODE] = error.status

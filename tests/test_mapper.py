@@ -1,6 +1,7 @@
 """EventMapper: the seed's fixtures to the letter, each failure once, and the states that follow."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,8 +104,8 @@ def test_inner_abort_is_content_alone(status: int | None, text: str | None) -> N
     assert mapper.unmapped_count == 0
 
 
-SIGHTINGS = {
-    "inner": lambda m: InnerError(T, m.stop_reason, m),
+SIGHTINGS: dict[str, Callable[[AssistantMessage], AgentEvent]] = {
+    "inner": lambda m: InnerError(T, m.stop_reason or "", m),
     "message_end": lambda m: MessageEnded(T, m),
     "turn_end": lambda m: TurnEnded(at_ns=T, message=m),
     "agent_end": lambda m: RunEnded(at_ns=T, messages=(m,)),
@@ -138,7 +139,8 @@ def test_attempts_that_fail_alike_are_told_each(order: list[str], attempts: int)
             mapper.map(RunStarted(T))
         first = order if order[0] in ("inner", "message_end") else sorted(order)[::-1]
         for name in ("message_end", *first):
-            count += sum(session_error_of(f) is not None for f in mapper.map(SIGHTINGS[name](failed())))  # type: ignore[arg-type]
+            frames = mapper.map(SIGHTINGS[name](failed()))
+            count += sum(session_error_of(f) is not None for f in frames if isinstance(f, SessionFrame))
     assert count == attempts
 
 
@@ -308,7 +310,7 @@ def test_a_session_file_that_stopped_growing_is_an_error_and_an_unanswered_promp
 
 
 def test_deltas_stream_and_whole_answers_are_not_doubled() -> None:
-    """Text that streamed is not emitted again; an answer that nothing streamed is emitted whole, an empty delta never."""
+    """Text that streamed is not emitted again; an answer that nothing streamed is emitted whole."""
     message = AssistantMessage(timestamp_ms=5, stop_reason="stop", text="hello", thinking="hm")
     streamed = told(
         EventMapper(),
@@ -336,7 +338,8 @@ def test_message_ids_are_the_agents_or_made_of_role_and_time() -> None:
 def test_event_ids_count_up_and_carry_the_events_time() -> None:
     """Each session event has the next id and its event's own time; states have neither."""
     mapper = EventMapper(first_event_id=41)
-    events = [TextDelta(T, "a"), InnerError(T + 5_000_000, "error", failed()), TextDelta(T + 9_000_000, "b")]
+    failure = InnerError(T + 5_000_000, "error", failed())
+    events: list[AgentEvent] = [TextDelta(T, "a"), failure, TextDelta(T + 9_000_000, "b")]
     frames = list(itertools.chain.from_iterable(mapper.map(event) for event in events))
     typed = [f.typed_event for f in frames if isinstance(f, SessionFrame) and f.HasField("typed_event")]
     assert [(e.event_id, e.at_unix_ms - T // 1_000_000) for e in typed] == [("41", 0), ("42", 5), ("43", 9)]
