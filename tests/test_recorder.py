@@ -68,8 +68,11 @@ def answer(**given: Any) -> list[dict[str, Any]]:
     ]
 
 
-SETTLED = [{"type": "agent_end", "messages": [], "willRetry": False}, {"type": "agent_settled", "aborted": False}]
-FAILED = {"stop": "error", "text": "", "errorMessage": "529 Overloaded"}
+SETTLED: list[dict[str, Any]] = [
+    {"type": "agent_end", "messages": [], "willRetry": False},
+    {"type": "agent_settled", "aborted": False},
+]
+FAILED: dict[str, Any] = {"stop": "error", "text": "", "errorMessage": "529 Overloaded"}
 
 
 def test_a_good_run_whole() -> None:
@@ -158,7 +161,7 @@ def test_a_failed_chat_whole() -> None:
 
 def test_a_retried_failure_marks_only_its_own_chat() -> None:
     """A failure that a retry repaired leaves the run unset, with the retry counted and recovered."""
-    retry = [
+    retry: list[dict[str, Any]] = [
         {"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "delayMs": 60, "errorMessage": "529 Overloaded"},
         {"type": "agent_start"},
     ]
@@ -186,7 +189,7 @@ def test_the_switch_aborted_as_error() -> None:
 
 def test_content_only_when_asked_for() -> None:
     """Prompts, answers, arguments and results are on spans only with content capture, scrubbed."""
-    tool = [
+    tool: list[dict[str, Any]] = [
         {"type": "tool_execution_start", "toolCallId": "c1", "toolName": "bash", "args": {"command": "echo sesame"}},
         {
             "type": "tool_execution_end",
@@ -209,7 +212,7 @@ def test_content_only_when_asked_for() -> None:
 )
 def test_the_exception_signal_opt_in(signal: ExceptionSignal, events: int, logs: int) -> None:
     """A failure is told as span event, log event or both, each once; the log stands in the span's context."""
-    exporter = InMemoryLogRecordExporter()
+    exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call] # the SDK left it untyped
     logger_provider = LoggerProvider(shutdown_on_exit=False)
     logger_provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
     provider = CollectingProvider()
@@ -292,7 +295,7 @@ def test_metrics_of_a_host() -> None:
 def test_runs_of_a_session_link_back() -> None:
     """Each run links to the session's previous run and shares its conversation id, in a trace of its own."""
     other = {**USER, "timestamp": MS + 50}
-    again = [{"type": "agent_start"}, {"type": "message_start", "message": other}]
+    again: list[dict[str, Any]] = [{"type": "agent_start"}, {"type": "message_start", "message": other}]
     recorded = Recorded([*begin(), *answer(), *SETTLED, *again, *answer(at=60), *SETTLED], PiStream())
     first, second = recorded.trees
     assert second["links"] == [
@@ -320,7 +323,7 @@ def test_a_sub_agent_sits_under_its_tool_call() -> None:
     """A child agent's own bridge, given the tool's context, records below that call; two children do not mix."""
     provider = CollectingProvider()
     parent = SessionBridge(tracer_provider=provider.tracer_provider)
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"type": "tool_execution_start", "toolCallId": call, "toolName": "task", "args": {}} for call in ("c1", "c2")
     ]
     for record in [*begin(), *answer(stop="toolUse"), *calls]:
@@ -459,9 +462,11 @@ def test_the_model_was_told_stands_on_the_next_chat() -> None:
     for record in [*begin(), *answer(**FAILED), *SETTLED]:
         bridge.feed(record)
     bridge.advised((ToldNote("transient", "[error-advisor] it failed", failed_at_ns=clock.now_ns),))
-    for record in [{"type": "agent_start"}, {"type": "message_start", "message": {**USER, "timestamp": MS + 99}}]:
-        bridge.feed(record)
-    for record in [*answer(at=100), *answer(at=110), *SETTLED]:
+    again: list[dict[str, Any]] = [
+        {"type": "agent_start"},
+        {"type": "message_start", "message": {**USER, "timestamp": MS + 99}},
+    ]
+    for record in [*again, *answer(at=100), *answer(at=110), *SETTLED]:
         bridge.feed(record)
     failed, told, later = (span for span in provider.spans if span.name == "chat model-x")
     assert failed.context is not None
