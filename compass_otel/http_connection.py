@@ -52,6 +52,10 @@ class HttpConnection:
         self._pid = 0
         self._used_at_s = 0.0
 
+    def __del__(self) -> None:
+        """Close without the interpreter's warning: a host may drop its provider without shutting it down."""
+        self.close()
+
     def exchange(self, request: bytes, deadline: float) -> Response:
         """Send a request and read its answer.
 
