@@ -213,8 +213,8 @@ def _text(value: object) -> str | None:
 def model_of(value: object) -> Model:
     """Read the host's word for a model: `provider/id`, an id, or a mapping or object with `provider` and `id`."""
     if isinstance(value, str):
-        provider, _, name = value.partition("/")
-        return Model(provider, name) if name else Model(None, value or None)
+        provider, _, rest = value.partition("/")
+        return Model(provider, rest) if rest else Model(None, value or None)
     name = next((found for key in ("id", "modelId", "model", "name") if (found := _text(field(value, key)))), None)
     return Model(_text(field(value, "provider")), name)
 

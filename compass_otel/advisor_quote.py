@@ -87,15 +87,20 @@ def _fit(units: list[str], room: int) -> list[str]:
 
 
 def _escaped(text: str) -> list[str]:
-    """Each character of `text` as it stands inside a JSON string; whole escapes, so that a cut never splits one."""
+    """Write each character of `text` as it stands inside a JSON string; a cut between two splits no escape."""
     marked = {match.start() for match in _MARKERS.finditer(text)}
     units = []
     for index, char in enumerate(text):
         if index in marked or not char.isprintable() or (index == 0 and _COMBINING.match(char)):
-            units.append(json.dumps(char)[1:-1] if not char.isascii() or char == "\n" else f"\\u{ord(char):04x}")
+            units.append("\\n" if char == "\n" else _by_number(char))
         else:
-            units.append(json.dumps(char, ensure_ascii=False)[1:-1])
+            units.append(f"\\{char}" if char in '"\\' else char)
     return units
+
+
+def _by_number(char: str) -> str:
+    # JSON counts in UTF-16, so a character beyond the first plane is two escapes.
+    return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
 
 
 # --- private host names (H-P7) ---
@@ -115,7 +120,8 @@ _HOSTS: Final = (
         r"|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])(?:\.\d{1,3}){2})" + _PORT
     ),
     re.compile(
-        r"\[?(?<![\w:.])(?:f[cd][0-9a-f]{2}:[0-9a-f:]{2,40}|fe80:[0-9a-f:%.]{2,40}|::1)(?![\w:])\]?" + _PORT,
+        r"\[?(?<![\w:.])(?:f[cd][0-9a-f]{2}:[0-9a-f:]{2,40}|fe80:[0-9a-f:.]{2,40}(?:%\w{1,16})?|::1)(?![\w:])\]?"
+        + _PORT,
         re.IGNORECASE,
     ),
     # A name with a label that only private networks use, or ending in one.

@@ -81,62 +81,62 @@ def stamp(seconds: float) -> int:
 
 
 def answer(seconds: float, **fields: Any) -> ev.AssistantMessage:
-    """An assistant message whose request began then."""
+    """Give an assistant message whose request began then."""
     return ev.AssistantMessage(**{"timestamp_ms": stamp(seconds), "provider": PROVIDER, "model": MODEL, **fields})
 
 
 def failed(seconds: float, text: object = OVERLOADED, **fields: Any) -> ev.MessageEnded:
-    """A request that began then fails at once."""
+    """Let a request that began then fail at once."""
     return ev.MessageEnded(at(seconds), answer(seconds, stop_reason="error", error_message=text, **fields))
 
 
 def aborted(seconds: float) -> ev.MessageEnded:
-    """A person aborts an answer."""
+    """Let a person abort an answer."""
     return ev.MessageEnded(at(seconds), answer(seconds, stop_reason="aborted", error_message="Request was aborted"))
 
 
 def answered(seconds: float, **fields: Any) -> ev.MessageEnded:
-    """An answer lands."""
+    """Let an answer land."""
     return ev.MessageEnded(at(seconds), answer(seconds, stop_reason="stop", text="Done.", **fields))
 
 
 def said(seconds: float) -> ev.MessageEnded:
-    """A person says something."""
+    """Let a person say something."""
     return ev.MessageEnded(at(seconds), ev.UserMessage(timestamp_ms=stamp(seconds), text="Go on"))
 
 
 def retry(seconds: float, attempt: int = 1) -> ev.RetryScheduled:
-    """The agent announces an automatic retry."""
+    """Let the agent announce an automatic retry."""
     return ev.RetryScheduled(at_ns=at(seconds), attempt=attempt, max_attempts=3, error_message=OVERLOADED)
 
 
 def settled(seconds: float, **fields: Any) -> ev.PromptSettled:
-    """The prompt is over."""
+    """End the prompt."""
     return ev.PromptSettled(at_ns=at(seconds), **fields)
 
 
 def compacting(seconds: float, reason: str | None = "overflow") -> ev.CompactionStarted:
-    """A compaction begins."""
+    """Begin a compaction."""
     return ev.CompactionStarted(at_ns=at(seconds), reason=reason)
 
 
 def compacted(seconds: float, reason: str | None = "overflow", **fields: Any) -> ev.CompactionEnded:
-    """A compaction ends."""
+    """End a compaction."""
     return ev.CompactionEnded(at_ns=at(seconds), reason=reason, **fields)
 
 
 def command(seconds: float, name: str = "deploy", error: str | None = "no such host") -> ev.CommandEnd:
-    """An extension command ends."""
+    """End an extension command."""
     return ev.CommandEnd(at_ns=at(seconds), name=name, args="--now", error=error)
 
 
 def user(seconds: float) -> dict[str, Any]:
-    """A user message of Pi's list."""
+    """Give a user message of Pi's list."""
     return {"role": "user", "content": [{"type": "text", "text": "Go on"}], "timestamp": stamp(seconds)}
 
 
 def listed(seconds: float, text: object = OVERLOADED, **fields: Any) -> dict[str, Any]:
-    """A failed answer of Pi's list."""
+    """Give a failed answer of Pi's list."""
     return {
         "role": "assistant",
         "content": [],
@@ -150,7 +150,7 @@ def listed(seconds: float, text: object = OVERLOADED, **fields: Any) -> dict[str
 
 
 def good(seconds: float, stop: str = "stop") -> dict[str, Any]:
-    """An answer of Pi's list that went well."""
+    """Give an answer of Pi's list that went well."""
     return {
         "role": "assistant",
         "content": [{"type": "text", "text": "Done."}],
@@ -162,7 +162,7 @@ def good(seconds: float, stop: str = "stop") -> dict[str, Any]:
 
 
 def summary(seconds: float, role: str = "compactionSummary") -> dict[str, Any]:
-    """A summary that stands for what was compacted away."""
+    """Give a summary that stands for what was compacted away."""
     return {"role": role, "summary": "Steps were listed.", "tokensBefore": 1200, "timestamp": stamp(seconds)}
 
 
