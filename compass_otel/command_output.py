@@ -13,6 +13,7 @@ from typing import Final, TextIO
 
 from compass_otel.command_options import STDIO, ShowOptions
 from compass_otel.exits import complain
+from compass_otel.growing import GrowingTree
 from compass_otel.jsonout import InputJsonWriter, RecordsObject, RunObject
 from compass_otel.scrubbing import scrub
 from compass_otel.showing import CollectedRun
@@ -104,9 +105,13 @@ class CommandOutput:
         elif self.screen is not None and not self.gone:
             self._draw(run.object())
 
-    def count_run(self, run: CollectedRun) -> None:
-        """Count a run that a growing tree has shown already."""
-        self.tally.outcomes[run.outcome] += 1
+    def grow(self, tree: GrowingTree, finished: list[CollectedRun]) -> None:
+        """Let a growing tree show what is new, and count the runs that ended in it."""
+        for run in finished:
+            self.tally.outcomes[run.outcome] += 1
+        if not self.gone:
+            with self._closed_pipe_ends_it():
+                self._drawn += tree.grow(finished)
 
     def _draw(self, run: RunObject) -> None:
         if self.screen is None:

@@ -36,8 +36,16 @@ class GrowingTree:
         self._begun = False
         self._next_status_s = 0.0
 
-    def grow(self, finished: list[CollectedRun]) -> None:
-        """Show what happened since the last call; *finished* are the runs that ended in it. Raises OSError."""
+    def grow(self, finished: list[CollectedRun]) -> int:
+        """Show what happened since the last call; *finished* are the runs that ended in it.
+
+        Returns:
+            How many rows were shown.
+
+        Raises:
+            OSError: The screen cannot be written.
+
+        """
         lines: list[Line] = []
         for run in self._collector.take_opened():
             lines += [[]] if self._begun else []
@@ -51,6 +59,7 @@ class GrowingTree:
             self._screen.show(lines)
             self._next_status_s = 0.0
         self._show_running()
+        return len(lines)
 
     def _rows(self, finished: list[CollectedRun]) -> list[Line]:
         """Give rows of ended spans and of events of their runs, in the order of time."""
@@ -62,7 +71,10 @@ class GrowingTree:
             shown = self._events_shown.get(id(run), 0)
             if len(run.root.events) > shown:
                 root = span_object(run.root)
-                timed += [(event["time_unix_ns"], draw_event(event, root, canvas)) for event in root["events"][shown:]]
+                timed += [
+                    (event["time_unix_ns"], draw_event(event, root, run.outcome, canvas))
+                    for event in root["events"][shown:]
+                ]
                 self._events_shown[id(run)] = len(root["events"])
         return [line for _, lines in sorted(timed, key=itemgetter(0)) for line in lines]
 

@@ -60,6 +60,7 @@ class InputPipeline:
         self._bridge: SessionBridge | None = None
         self._session_id = ""
         self._errors: dict[str, SessionErrorObject] = {}
+        self._held: list[CollectedRun] = []
 
     @property
     def internal_errors(self) -> int:
@@ -121,6 +122,21 @@ class InputPipeline:
         for index, run in enumerate(runs):
             alone = index == len(runs) - 1 and not self._collector.open_runs
             self._give_errors(run, everything=alone)
+        return runs
+
+    def whole(self) -> list[CollectedRun]:
+        """Give the runs that are whole: another one has ended since, so no compaction can join them any more.
+
+        Use either this, and `rest` at the end, or `finished`.
+        """
+        runs = [*self._held, *self.finished()]
+        self._held = runs[-1:]
+        return runs[:-1]
+
+    def rest(self) -> list[CollectedRun]:
+        """Give the run that `whole` kept back; for the end of an input."""
+        runs = [*self._held, *self.finished()]
+        self._held = []
         return runs
 
     def still_open(self) -> list[CollectedRun]:

@@ -78,7 +78,6 @@ class Replay:
         self._output = output
         self._outlet = outlet
         self._history = History()
-        self._held: CollectedRun | None = None
 
     def inputs(self, paths: Sequence[str]) -> Iterator[Input]:
         """Find what is to be read: files as named, `*.jsonl` in folders, or the newest session there is."""
@@ -145,27 +144,18 @@ class Replay:
             decoded = reading.decode(line, at_ns)
             if decoded:
                 self._output.note_useless(pipeline.handle(decoded))
-                self._pass_on(pipeline.finished())
+                self._pass_on(pipeline.whole())
                 if self._output.gone and self._outlet is None:
                     break
         pipeline.handle(reading.end())
-        self._pass_on(pipeline.finished())
-        self._release()
+        self._pass_on(pipeline.rest())
         self._output.flush()
 
-    def _pass_on(self, finished: list[CollectedRun]) -> None:
-        """Show and send each run once the next one has ended: until then a compaction may still join it."""
-        for run in finished:
-            self._release()
-            self._held = run
-
-    def _release(self) -> None:
-        run, self._held = self._held, None
-        if run is None:
-            return
-        self._output.add_run(run)
-        if self._outlet is not None:
-            self._outlet.send(run)
+    def _pass_on(self, runs: list[CollectedRun]) -> None:
+        for run in runs:
+            self._output.add_run(run)
+            if self._outlet is not None:
+                self._outlet.send(run)
 
     def _provider(self, collector: RunCollector, agent: str, ids: DerivedIdGenerator) -> TracerProvider:
         if self._outlet is None:

@@ -88,7 +88,7 @@ def run_facts(run: RunObject) -> RunFacts:
     """Read the facts of one run; needs at least one span."""
     root = root_span(run)
     children = _children(run["spans"], root)
-    fate = _OUTCOME_FATES.get(run["outcome"], Fate.OPEN)
+    fate = outcome_fate(run["outcome"])
     nodes = tuple(sorted(_nodes(root, children, fate), key=lambda node: node.start_ns))
     attributes = root["attributes"]
     return RunFacts(
@@ -103,6 +103,11 @@ def run_facts(run: RunObject) -> RunFacts:
         trace_id=run["trace_id"],
         nodes=nodes,
     )
+
+
+def outcome_fate(outcome: str) -> Fate:
+    """Give the fate that an outcome stands for; a run without one is open."""
+    return _OUTCOME_FATES.get(outcome, Fate.OPEN)
 
 
 def root_span(run: RunObject) -> SpanObject:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from compass_otel import semconv
 from compass_otel.jsonout import EventObject, RunObject, SpanObject
 from compass_otel.view import Canvas, draw_head, draw_node, time_words
-from compass_otel.view_facts import Node, agent_words, event_node, run_facts, span_name, span_node
+from compass_otel.view_facts import Node, agent_words, event_node, outcome_fate, run_facts, span_name, span_node
 from compass_otel.view_marks import STYLES, Fate
 from compass_otel.view_next import Follow
 from compass_otel.view_text import Line, duration_words, harmless, one_line
@@ -25,12 +25,22 @@ def draw_opened(root: SpanObject, canvas: Canvas) -> list[Line]:
 
 def draw_span(span: SpanObject, root: SpanObject, canvas: Canvas) -> list[Line]:
     """Give the rows of a span that has just ended; *root* is that of its run, or of the run before it."""
-    return _drawn(span_node(span, {}, Follow(root, [span], Fate.OPEN)), canvas, last=root["end_unix_ns"] is not None)
+    return _drawn(
+        span_node(span, {}, Follow(root, [span], Fate.OPEN)), canvas, last=span["trace_id"] != root["trace_id"]
+    )
 
 
-def draw_event(event: EventObject, root: SpanObject, canvas: Canvas) -> list[Line]:
-    """Give the rows of something that has just happened to the run; none for what other rows tell."""
-    node = _retry_node(event) or event_node(event, root, [], Fate.OPEN)
+def draw_event(event: EventObject, root: SpanObject, outcome: str, canvas: Canvas) -> list[Line]:
+    """Give the rows of something that has just happened to the run; none for what other rows tell.
+
+    Args:
+        event: an event of the run's span.
+        root: that span.
+        outcome: of the run, `open` while it has none.
+        canvas: what to draw for.
+
+    """
+    node = _retry_node(event) or event_node(event, root, [], outcome_fate(outcome))
     return _drawn(node, canvas) if node else []
 
 

@@ -43,7 +43,7 @@ def what_next(at_ns: int, kind: str, span: SpanObject | None, follow: Follow) ->
     later_chat = _later(follow.top, at_ns, span, semconv.SpanName.CHAT)
     if kind == "ABORTED":
         return Fate.CANCELLED, _cancel_words(follow, later_chat)
-    retry = _retry_event(follow.root["events"], at_ns, later_chat)
+    retry = _retry_event(follow.root["events"], at_ns, span, later_chat)
     if later_chat is not None:
         return _went_on(at_ns, span, retry, later_chat, follow)
     if retry is not None:
@@ -53,10 +53,11 @@ def what_next(at_ns: int, kind: str, span: SpanObject | None, follow: Follow) ->
 
 def _later(top: list[SpanObject], at_ns: int, span: SpanObject | None, operation: str) -> SpanObject | None:
     for each in top:
-        if each is not span and each["attributes"].get(semconv.GEN_AI_OPERATION_NAME) == operation:
-            after_span = span is None or _order(each) > _order(span)
-            if after_span and each["start_unix_ns"] >= at_ns - _SLACK_NS:
-                return each
+        if each is span or each["attributes"].get(semconv.GEN_AI_OPERATION_NAME) != operation:
+            continue
+        start_ns = each["start_unix_ns"]
+        if start_ns > at_ns or (span is not None and start_ns >= at_ns - _SLACK_NS and _order(each) > _order(span)):
+            return each
     return None
 
 
@@ -64,11 +65,18 @@ def _order(span: SpanObject) -> tuple[int, int]:
     return span["start_unix_ns"], span["attributes"].get(semconv.ATTEMPT) or 0
 
 
-def _retry_event(events: list[EventObject], at_ns: int, later_chat: SpanObject | None) -> EventObject | None:
+def _retry_event(
+    events: list[EventObject], at_ns: int, span: SpanObject | None, later_chat: SpanObject | None
+) -> EventObject | None:
+    """Find the retry that was announced after the failure; its number is that of the attempt that failed."""
+    attempt = (span["attributes"].get(semconv.ATTEMPT) if span else None) or 1
     until_ns = later_chat["start_unix_ns"] + _SLACK_NS if later_chat else None
     for event in events:
-        if event["name"] == semconv.EVENT_RETRY and event["time_unix_ns"] >= at_ns - _SLACK_NS:
-            return event if until_ns is None or event["time_unix_ns"] <= until_ns else None
+        at = event["time_unix_ns"]
+        if event["name"] != semconv.EVENT_RETRY or at < at_ns - _SLACK_NS:
+            continue
+        if event["attributes"].get(semconv.ATTEMPT, attempt) == attempt and (until_ns is None or at <= until_ns):
+            return event
     return None
 
 
