@@ -153,7 +153,7 @@ class HttpConnection:
 
     def _open(self, deadline: float) -> socket.socket:
         address = self._address
-        plain = connect(*(address.proxy or (address.host, address.port)), deadline)
+        plain = self._connect(deadline)
         self._socket, self._pid, self._timeout_s = plain, os.getpid(), -1.0
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -162,6 +162,14 @@ class HttpConnection:
         if address.tls is not None:
             self._socket = plain = self._start_tls(plain, address.tls, deadline)
         return plain
+
+    def _connect(self, deadline: float) -> socket.socket:
+        if self._address.proxy is None:
+            return connect(self._address.host, self._address.port, deadline)
+        try:
+            return connect(*self._address.proxy, deadline)
+        except ConnectionFailed as failure:
+            raise ConnectionFailed("proxy", failure.cause) from failure
 
     def _open_tunnel(self, plain: socket.socket, deadline: float) -> None:
         try:
