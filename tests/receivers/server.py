@@ -62,11 +62,9 @@ class State:
         """Give the mode for one request; count `times` down."""
         with self.changed:
             mode = self._mode
-            if mode.times is None:
-                return mode
-            if mode.times <= 0:
-                return IMMEDIATE
-            self._mode = Mode(**{**mode.__dict__, "times": mode.times - 1})
+            if mode.times is not None:
+                left = mode.times - 1
+                self._mode = Mode(**{**mode.__dict__, "times": left}) if left > 0 else IMMEDIATE
             return mode
 
     def count(self, what: str) -> None:
