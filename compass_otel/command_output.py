@@ -21,7 +21,7 @@ from compass_otel.summary import Tally, Useless
 from compass_otel.unmapped import Malformed, Unmapped
 from compass_otel.view import draw_run
 from compass_otel.view_terminal import Screen
-from compass_otel.view_text import Line, harmless, one_line
+from compass_otel.view_text import Line, harmless, one_line, wrap
 
 FAILING: Final = frozenset({"failed", "cancelled", "incomplete"})
 """What `--failures` shows."""
@@ -167,7 +167,8 @@ class CommandOutput:
         """Write the summary and close the frames' file."""
         screen = self.screen or self.notes
         if not (self.gone and screen is self.screen):
-            lines: list[Line] = [[(line, "dim")] for line in self.tally.lines()]
+            width = screen.canvas.columns
+            lines: list[Line] = [row for line in self.tally.lines() for row in wrap([(line, "dim")], width)]
             with self._closed_pipe_ends_it():
                 screen.show([[], *lines] if self._drawn else lines)
         if self._frames is not None and self._frames is not sys.stdout:

@@ -1,0 +1,60 @@
+"""Runs the installed command in a process of its own, with bounded time, for the tests of the commands."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+CAPTURES = Path(__file__).parent / "captures"
+COMMAND = [sys.executable, "-m", "compass_otel"]
+LIMIT_S = 60
+
+
+def compass(
+    *arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+        env={**os.environ, **(env or {})},
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def objects(*arguments: object, stdin: bytes = b"") -> list[dict[str, Any]]:
+    """Give the objects that the command prints with `--json`."""
+    done = compass(*arguments, "--json", stdin=stdin)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def on_a_terminal(*arguments: object, columns: int = 80, env: dict[str, str] | None = None) -> tuple[int, str]:
+    """Run the command on a terminal of so many columns; give its exit status and everything that it wrote."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        os.environ.update({"TERM": "xterm-256color", **(env or {})})
+        os.execv(COMMAND[0], [*COMMAND, *map(str, arguments)])  # noqa: S606  # the child of a terminal of its own
+    written = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:  # how Linux says that nobody has the other end open any more
+            break
+        if not chunk:
+            break
+        written += chunk
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), written.decode()
