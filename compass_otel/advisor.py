@@ -37,6 +37,9 @@ STALE_AFTER_S: Final = 15 * 60
 _NS_PER_S: Final = 1_000_000_000
 _SUMMARY_ROLES: Final = frozenset({"compactionSummary", "branchSummary"})
 _UNFINISHED: Final = frozenset({"pending"})
+# What every version of Pi retries by itself. Of the rest that may pass (a garbled or an interrupted stream) it retries
+# some, by their wording, so that a missing retry says nothing.
+_SURELY_RETRIED: Final = frozenset({"overloaded", "rate_limit", "server_error", "timeout", "network"})
 _PI_0_RETRIES: Final = 3
 """Pi 0.73's default for `retry.maxRetries`."""
 
@@ -183,7 +186,7 @@ class ErrorAdvisor:
             allowed = _PI_0_RETRIES if agent == "pi" and (version or "").startswith("0.") else None
         if allowed is None or self._memory.retries_heard or not (cause.order and found.new_input):
             return False
-        return cause.advice == "transient" and cause.retryable and cause.retries < allowed
+        return cause.retryable and cause.error_type in _SURELY_RETRIED and cause.retries < allowed
 
 
 def _listed(messages: object) -> Sequence[Any]:

@@ -4,6 +4,7 @@ A cause keeps no foreign text but the two quotations that a note may need, so th
 once it is read. Everything here is pure.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +32,9 @@ class Said:
 
 
 UNSAID: Final = Said()
+
+_OWN_LOG_FILE: Final = re.compile(r"\s*raw-http-request=[^\n]*\Z")
+"""omp names a file of its own behind the provider's text; no provider said that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ class Reader:
 
     def say(self, value: object) -> Said:
         """Quote `value`, whatever JSON value it is."""
-        text = scrubbed(render_message(value), self.scrub)
+        text = _OWN_LOG_FILE.sub("", scrubbed(render_message(value), self.scrub))
         if not text:
             return UNSAID
         masked = mask_private_hosts(text)

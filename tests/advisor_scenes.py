@@ -51,8 +51,8 @@ COMPACTED_NOTE = (
     f'the provider returned this text {DATA}: "{OVERFLOW}". The context budget may be limited.'
 )
 SILENTLY_COMPACTED_NOTE = (
-    "[error-advisor] The conversation exceeded the context window of the model and was compacted. "
-    "The context budget may be limited."
+    "[error-advisor] The conversation no longer fit the context window of the model, as the agent found, and was "
+    "compacted. The context budget may be limited."
 )
 NOT_COMPACTED_NOTE = (
     "[error-advisor] The conversation exceeded the context window of the model and compaction did not complete — "
