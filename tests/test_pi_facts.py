@@ -144,7 +144,7 @@ def test_fact_05_reason_and_will_retry_prove_nothing() -> None:
 
 
 def test_fact_05_omp_repeats_the_turn_and_skips_useless_compactions() -> None:
-    """After a silent overflow omp repeats the turn in the same prompt; a useless compaction is skipped, with a notice."""
+    """After a silent overflow omp repeats the turn in the same prompt; it skips a useless compaction, with a notice."""
     repeated = captured("omp-18/j4_silent_overflow")
     assert (len(answers(repeated)), len(of(repeated, PromptSettled))) == (3, 2)
     for name in ("k3_overflow_again_after_compact", "k4_overflow_first_prompt"):
