@@ -18,20 +18,10 @@ from compass_otel.classification_waits import stated_wait_s
 
 __all__ = ["Advice", "Classification", "ErrorType", "Failure", "classify", "parse_status", "render_message"]
 
-_SUCCESS: Final = frozenset(
-    {
-        "stop",
-        "length",
-        "toolUse",
-        "tool_use",
-        "tool_calls",
-        "end_turn",
-        "stop_sequence",
-        "max_tokens",
-        "pause_turn",
-        "pending",
-    }
-)
+_SUCCESS: Final = frozenset({
+    "stop", "length", "toolUse", "tool_use", "tool_calls", "end_turn", "stop_sequence", "max_tokens", "pause_turn",
+    "pending",
+})  # fmt: skip
 _ABORTS: Final = frozenset({"aborted", "abort", "cancelled", "canceled"})
 _REFUSALS: Final = frozenset({"refusal", "sensitive", "safety", "content_filter", "blocked"})
 _SERVER_FAILED: Final = 500
@@ -112,16 +102,23 @@ def classify(failure: Failure) -> Classification:
     """
     message = render_message(failure.message)
     status = parse_status(failure.message, status=failure.status)
-    reason = failure.stop_reason
+    reason = failure.stop_reason if isinstance(failure.stop_reason, str) else None
     if reason in _ABORTS:
-        return Classification(None, retryable=False, retry_after_s=None, status=status, advice=Advice.ABORTED)
-    if _was_refused(failure):
+        return _no_failure(status, Advice.ABORTED)
+    if _was_refused(failure, reason):
         return _verdict(ErrorType.CONTENT_FILTER, Advice.OTHER, status, None)
     if reason in _SUCCESS or (reason is None and not message):
         if _silently_overflowed(failure):
             return _verdict(ErrorType.CONTEXT_OVERFLOW, Advice.OVERFLOW, status, None)
-        return Classification(None, retryable=False, retry_after_s=None, status=status, advice=Advice.NONE)
+        return _no_failure(status, Advice.NONE)
+    if not message and reason != "error":
+        verdict = _judge(failure, f"finish_reason: {reason}", status)
+        return _no_failure(status, Advice.NONE) if verdict.error_type is ErrorType.OTHER else verdict
     return _judge(failure, message, status)
+
+
+def _no_failure(status: int | None, advice: Advice) -> Classification:
+    return Classification(None, retryable=False, retry_after_s=None, status=status, advice=advice)
 
 
 def _judge(failure: Failure, message: str, status: int | None) -> Classification:
@@ -169,7 +166,7 @@ def _without_reason(failure: Failure, text: Text, known: int | None) -> tuple[Er
 
 def _window_share(failure: Failure) -> float | None:
     usage, window = failure.last_good_usage, _tokens(failure.context_window)
-    if usage is None or not window:
+    if not isinstance(usage, Mapping) or not window:
         return None
     return sum(_tokens(usage.get(key)) for key in ("input", "output", "cacheRead", "cacheWrite")) / window
 
@@ -177,7 +174,7 @@ def _window_share(failure: Failure) -> float | None:
 def _silently_overflowed(failure: Failure) -> bool:
     """Whether a good answer's usage says that the conversation no longer fits. Source: pi-events, 5.1 B and C, 5.4."""
     usage, window = failure.usage, _tokens(failure.context_window)
-    if usage is None or not window:
+    if not isinstance(usage, Mapping) or not window:
         return False
     held = _tokens(usage.get("input")) + _tokens(usage.get("cacheRead"))
     if failure.agent == "omp":
@@ -187,10 +184,10 @@ def _silently_overflowed(failure: Failure) -> bool:
     return failure.stop_reason == "stop" and held > window
 
 
-def _was_refused(failure: Failure) -> bool:
+def _was_refused(failure: Failure, reason: str | None) -> bool:
     details = failure.stop_details
     kind = details.get("type") if isinstance(details, Mapping) else None
-    return failure.stop_reason in _REFUSALS or (isinstance(kind, str) and kind in _REFUSALS)
+    return reason in _REFUSALS or (isinstance(kind, str) and kind in _REFUSALS)
 
 
 def _tokens(value: object) -> float:

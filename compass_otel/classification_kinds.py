@@ -6,7 +6,6 @@ Pure and without state, so every name here may be used from any thread.
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
 from typing import Final
 
 from compass_otel.classification_text import Text, words_of
@@ -132,11 +131,27 @@ class Pattern:
         return self.needs in text.tokens and self.expression.search(text.words) is not None
 
 
-@cache
 def wording(said: str) -> Phrase | Pattern:
     """Read one wording of a row: `word ~ expression` is a pattern that needs `word`, anything else a phrase."""
     needs, tilde, expression = said.partition(" ~ ")
     return Pattern(needs, re.compile(expression)) if tilde else Phrase(said)
+
+
+class Wordings:
+    """Some wordings, read once when the table is built."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, said: tuple[str, ...]) -> None:
+        self._all = tuple(wording(one) for one in said)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._all)
+
+    def found(self, text: Text) -> bool:
+        """Whether `text` has one of them."""
+        return any(one.found(text) for one in self._all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +186,15 @@ class Rule:
     within_s: float | None = None
     advice: Advice | None = None
     example_status: int | None = None
+    _says: Wordings = field(init=False, repr=False, compare=False)
+    _beside: Wordings = field(init=False, repr=False, compare=False)
+    _unless: Wordings = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Read the wordings once."""
+        object.__setattr__(self, "_says", Wordings(self.says))
+        object.__setattr__(self, "_beside", Wordings(self.beside))
+        object.__setattr__(self, "_unless", Wordings(self.unless))
 
     def holds(self, case: Case) -> bool:
         """Whether this row decides `case`."""
@@ -178,20 +202,16 @@ class Rule:
             return False
         if self.within_s is not None and (case.wait_s is None or case.wait_s > self.within_s):
             return False
-        if self.says and not _any(self.says, case.text):
+        if self._says and not self._says.found(case.text):
             return False
-        if self.beside and not _any(self.beside, case.text):
+        if self._beside and not self._beside.found(case.text):
             return False
-        return not _any(self.unless, case.text) and _trusted(self.trust, case)
+        return not self._unless.found(case.text) and _trusted(self.trust, case)
 
     @property
     def advised(self) -> Advice:
         """The advice that goes with this row."""
         return self.advice if self.advice is not None else advice_for(self.gives)
-
-
-def _any(said: tuple[str, ...], text: Text) -> bool:
-    return any(wording(one).found(text) for one in said)
 
 
 def _trusted(trust: Trust, case: Case) -> bool:

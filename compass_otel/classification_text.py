@@ -194,8 +194,10 @@ def _without_noise(text: str) -> str:
         text = _ADDRESS.sub(_address_said, text)
     if "/" in text:
         text = _FILE_PATH.sub(" path ", _HOST_AND_PATH.sub(" url ", text))
-    text = _NAMED_ID.sub(" id ", text)
-    text = _PREFIXED_ID.sub(" id ", text)
+    if "id" in text or "Id" in text or "ID" in text:
+        text = _NAMED_ID.sub(" id ", text)
+    if "_" in text or "-" in text:
+        text = _PREFIXED_ID.sub(" id ", text)
     return _UUID.sub(" id ", text) if "-" in text else text
 
 
