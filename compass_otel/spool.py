@@ -103,7 +103,7 @@ class Spool:
     """One owner's view of a spool folder.
 
     `append`, `note` and `forget_note` may be called by any thread, from a signal handler or a collector run too; each
-    waits at most 0.2 s. The others are for one worker thread at a time and may wait for the disk. Forks are survived if
+    waits at most 0.5 s. The others are for one worker thread at a time and may wait for the disk. Forks are survived if
     `before_fork` and its two counterparts are called around them. Every method but `close`, `release` and the three
     for forks raises `SpoolError` when the spool can't do it now.
 

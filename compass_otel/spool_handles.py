@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_APPEND_WAIT_S: Final = 0.1  # the caller is an application thread
+_LOCK_WAIT_S: Final = 0.25  # the caller is an application thread, and a fork of another thread takes this long at times
+_APPEND_WAIT_S: Final = 0.2
 _WORK_WAIT_S: Final = 2.0
 _FORK_WAIT_S: Final = 1.0
 _NO_CHECKPOINT_ON_CLOSE: Final = 1006  # SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, which Python names from 3.12 on
@@ -72,7 +73,7 @@ class SpoolHandles:
 
     @contextlib.contextmanager
     def appending(self) -> Iterator[sqlite3.Connection]:
-        """Lend the appenders' connection to one thread; waits at most 0.1 s for it, and as long for the file.
+        """Lend the appenders' connection to one thread; waits at most 0.25 s for it and 0.2 s for the file.
 
         A signal handler that interrupts the thread may use it as well: between two statements no work is half-done.
 
@@ -81,7 +82,7 @@ class SpoolHandles:
 
         """
         lock = self._append_lock
-        if not lock.acquire(timeout=_APPEND_WAIT_S):
+        if not lock.acquire(timeout=_LOCK_WAIT_S):
             raise SpoolError(SpoolFault.BUSY, "other threads of this process are writing")
         try:
             if self._appender is None:

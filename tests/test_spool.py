@@ -478,14 +478,16 @@ def test_a_forked_child_is_another_owner_and_touches_nothing_of_its_parents(tmp_
     """A fork while threads append: no deadlock, no record lost or doubled, the child's records are the child's."""
     code = """
 import threading
+from compass_otel.spool_file import SpoolError
 os.register_at_fork(before=spool.before_fork, after_in_parent=spool.after_fork_in_parent,
                     after_in_child=spool.after_fork_in_child)
 stop = threading.Event()
 count = [0]
 def work():
     while not stop.is_set():
-        spool.append(b"parent-%d" % count[0], 1); count[0] += 1
-thread = threading.Thread(target=work); thread.start()
+        try: spool.append(b"parent-%d" % count[0], 1); count[0] += 1
+        except SpoolError as error: assert error.fault == "busy"
+thread = threading.Thread(target=work, daemon=True); thread.start()
 pids = []
 for child in range(10):
     pid = os.fork()
