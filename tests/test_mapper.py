@@ -144,6 +144,29 @@ def test_attempts_that_fail_alike_are_told_each(order: list[str], attempts: int)
     assert count == attempts
 
 
+@pytest.mark.parametrize(
+    "start",
+    [RunStarted(T), MessageStarted(T, AssistantMessage()), RetryScheduled(at_ns=T, attempt=1, error_message="x")],
+)
+def test_a_start_alone_makes_the_same_failure_new(start: AgentEvent) -> None:
+    """A record that can only stand before a new message makes an equal failure, without a timestamp, another one."""
+    mapper = EventMapper()
+    same = AssistantMessage(stop_reason="error", error_message="503 overloaded")
+    once = ("ERROR", "503 overloaded", "503")
+    told(mapper, RunStarted(T))
+    assert once in told(mapper, MessageEnded(T, same))
+    assert once not in told(mapper, MessageEnded(T, same))
+    assert once in told(mapper, start, MessageEnded(T, same))
+
+
+@pytest.mark.parametrize("reason", ["error", "aborted"])
+def test_an_error_text_goes_through_the_door(reason: str) -> None:
+    """The text of a session error is what scrubbing makes of it, for both kinds."""
+    mapper = EventMapper(scrub=lambda text: text.replace("secret", "***"))
+    (shown,) = (line for line in told(mapper, MessageEnded(T, failed(reason, "a secret b"))) if isinstance(line, tuple))
+    assert shown[1] == "a *** b"
+
+
 def test_two_messages_without_a_start_are_told_apart_by_their_timestamps() -> None:
     """An agent that sends no message_start between two failures still has both told."""
     assert told(EventMapper(), RunStarted(T), MessageEnded(T, failed(ms=1)), MessageEnded(T, failed(ms=2))) == [
