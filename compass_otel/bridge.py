@@ -153,14 +153,19 @@ class SessionBridge:
         other exception means that the host failed, so the run is lost and not cancelled.
         """
         if kind is not None and issubclass(kind, Exception):
-            self._guarded(lambda: self._handle_all((SourceEnded(at_ns=self._clock(), reason=kind.__name__),)))
+            self._guarded(lambda: self._end(SourceEnded(at_ns=self._clock(), reason=kind.__name__)))
         self.close(kind.__name__ if kind is not None else None)
 
     def _close(self, reason: str | None) -> tuple[SessionFrame, ...]:
         if self._closed:
             return ()
         self._closed = True
-        return self._handle(SessionShutdown(self._clock(), reason))
+        return self._end(SessionShutdown(self._clock(), reason))
+
+    def _end(self, how: SourceEnded | SessionShutdown) -> tuple[SessionFrame, ...]:
+        """Settle what only waited to see whether something follows (Pi 0.73), then end in the given way."""
+        settled = (event for event in self._source.end(how.at_ns) if not isinstance(event, SourceEnded))
+        return self._handle_all((*settled, how))
 
     def _handle_all(self, events: tuple[AgentEvent | Unmapped | Malformed, ...]) -> tuple[SessionFrame, ...]:
         if len(events) == 1:

@@ -383,6 +383,16 @@ def test_close_twice_and_close_unused() -> None:
     assert provider.spans == ()
 
 
+def test_close_after_a_prompt_that_looked_finished_is_no_cancel() -> None:
+    """Pi 0.73 never says that it settled: closing takes its last agent_end as the end of the run."""
+    provider = CollectingProvider()
+    bridge = SessionBridge(tracer_provider=provider.tracer_provider)
+    for record in [*begin(), *answer(**FAILED), {"type": "agent_end", "messages": []}]:
+        bridge.feed(record)
+    bridge.close()
+    assert provider.trees()[0]["attributes"]["compass.outcome"] == "failed"
+
+
 def test_sampled_out_spans_change_nothing_for_the_subscriber() -> None:
     """With a sampler that drops everything the frames are the same and nothing fails."""
     records = [*begin(), *answer(**FAILED), *SETTLED]
