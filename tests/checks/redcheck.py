@@ -157,11 +157,12 @@ def _judge(status: int | None, output: str, limit_s: float) -> tuple[str, str]:
         return f"the tests did not end within {limit_s:.0f} s", ""
     if status == 0:
         return "no test went red", ""
-    if status != _TESTS_FAILED:
-        last = (output.strip().splitlines() or [""])[-1]
-        return f"the tests could not run (pytest's status {status}): {last}", ""
     failed = _FAILED.search(output)
-    return "", failed[1] if failed else "a test"
+    # An interpreter that could not even start has the same status as tests that failed: only a named test counts.
+    if status != _TESTS_FAILED or failed is None:
+        last = (output.strip().splitlines() or [""])[-1]
+        return f"the tests could not run (status {status}): {last}", ""
+    return "", failed[1]
 
 
 def _sound_problem(table: list[Row], tree: Path) -> str:
