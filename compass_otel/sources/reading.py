@@ -150,29 +150,45 @@ def open_source(  # noqa: PLR0913 - all but the path optional
         NotReadableError: a folder, or the notes of an extension, which are no stream of an agent.
 
     """
+    wanted = None if format is None else Format(format)
     name, file = _open(path)
     lines = live_lines(file, clock, tap=tap, stopped=stopped) if live else stored_lines(file)
+    try:
+        return _opened(name, file, lines, wanted, history, clock if live else None)
+    except BaseException:
+        if name != "-":
+            file.close()
+        raise
+
+
+def _opened(  # noqa: PLR0913 - what `open_source` found out
+    name: str,
+    file: BinaryIO,
+    lines: Iterator[TimedLine],
+    wanted: Format | None,
+    history: History | None,
+    clock: Callable[[], int] | None,
+) -> Reading:
     detector = Detector()
-    peeked = [] if format is not None else list(_peek(lines, detector))
-    kind = detector.format if format is None else Format(format)
+    peeked = [] if wanted is not None else list(_peek(lines, detector))
+    kind = detector.format if wanted is None else wanted
     if kind is Format.EXTENSION_DUMP:
-        file.close()
         raise NotReadableError(f"{name}: these are the notes of an extension, not a stream or a session file")
     status = _status(file)
-    modified_ns = status.st_mtime_ns if status is not None and not live else None
+    modified_ns = status.st_mtime_ns if status is not None and clock is None else None
+    every = _chained(peeked, lines)
+    notes: tuple[str, ...] = ()
     source: Source
     if kind is Format.PI_SESSION:
         source = PiSession(history=history, last_change_ns=modified_ns)
     else:
         source = PiStream(fallback_ns=modified_ns)
-    notes: tuple[str, ...] = ()
-    every = _chained(peeked, lines)
-    if not live and kind is not Format.PI_SESSION:
-        arrivals = read_arrivals(name)
-        notes = arrivals.notes
-        every = _timed(every, arrivals) if arrivals.offsets_ns else every
+        if clock is None:
+            arrivals = read_arrivals(name)
+            notes = arrivals.notes
+            every = _timed(every, arrivals) if arrivals.offsets_ns else every
     size = status.st_size if status is not None else None
-    return Reading(name, file, every, source, clock=clock if live else None, size_bytes=size, notes=notes)
+    return Reading(name, file, every, source, clock=clock, size_bytes=size, notes=notes)
 
 
 def _open(path: str | Path | BinaryIO) -> tuple[str, BinaryIO]:
