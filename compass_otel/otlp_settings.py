@@ -211,7 +211,7 @@ class _Environment:
         try:
             return kind(found[0].lower())
         except ValueError:
-            _logger.warning("%s; %s is used", ConfigError(found[1], found[0], allowed), default)
+            _logger.warning("%s; %s is used", scrub(str(ConfigError(found[1], found[0], allowed))), default)
             return default
 
     def timeout(self, value: float | None) -> float:
@@ -229,7 +229,7 @@ class _Environment:
             seconds = math.nan
         if math.isfinite(seconds) and seconds > 0:
             return seconds
-        _logger.warning("%s; %s s is used", ConfigError(found[1], found[0], allowed), _DEFAULT_TIMEOUT_S)
+        _logger.warning("%s; %s s is used", scrub(str(ConfigError(found[1], found[0], allowed))), _DEFAULT_TIMEOUT_S)
         return _DEFAULT_TIMEOUT_S
 
     def file(self, argument: str, value: str | os.PathLike[str] | None, name: str, bundles: bool = False) -> str | None:
@@ -303,7 +303,7 @@ def _raw_endpoint(env: _Environment, endpoint: str | None, protocol: Protocol) -
 
 
 def _http_url(raw: str, setting: str) -> tuple[SplitResult, bool]:
-    url = urlsplit(raw if "://" in raw else f"http://{raw}")
+    url = _split_url(raw if "://" in raw else f"http://{raw}", setting)
     if url.scheme not in {"http", "https"}:
         raise ConfigError(setting, url.scheme + "://", "a URL that begins with http:// or https://")
     return url, url.scheme == "https"
@@ -312,13 +312,20 @@ def _http_url(raw: str, setting: str) -> tuple[SplitResult, bool]:
 def _grpc_target(raw: str, setting: str, env: _Environment, insecure: bool | None) -> tuple[SplitResult | str, bool]:
     scheme = raw.partition("://")[0].lower() if "://" in raw else ""
     if scheme in {"http", "https"}:
-        return urlsplit(raw), scheme == "https"
+        return _split_url(raw, setting), scheme == "https"
     plain = env.flag("INSECURE") if insecure is None else insecure
     if scheme or raw.startswith(("unix:", "dns:", "ipv4:", "ipv6:")):
         return raw, not plain
     if not raw:
         raise ConfigError(setting, raw, "host:port or a URL")
-    return urlsplit(f"//{raw}"), not plain
+    return _split_url(f"//{raw}", setting), not plain
+
+
+def _split_url(url: str, setting: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(setting, scrub(url.rpartition("@")[2]), f"a URL ({error})") from None
 
 
 def _parts(

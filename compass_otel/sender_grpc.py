@@ -19,6 +19,7 @@ from grpc import StatusCode
 from opentelemetry import context as context_api
 
 from compass_otel.errors import ConfigError
+from compass_otel.grpc_fork import OutsideForks
 from compass_otel.otlp_answers import CLIENT_CERTIFICATE_HINT, MAX_RETRY_AFTER_S, Asked, one_line, partial_of
 from compass_otel.otlp_settings import Compression, OtlpSettings, user_agent
 from compass_otel.record_joining import join_records
@@ -86,6 +87,7 @@ class GrpcSender:
         self._channel: grpc.Channel | None = None
         self._call: Any = None
         self._pid = os.getpid()
+        self._outside_forks = OutsideForks(self)
         self._closed = False
 
     @property
@@ -113,8 +115,10 @@ class GrpcSender:
             return self._asked.retry("no time was left to ask")
         token = context_api.attach(suppressed_context())
         try:
-            call = self._call or self._open()
-            body: bytes = call(join_records(batch), timeout=timeout_s, metadata=self._settings.headers)
+            body = join_records(batch)
+            with self._outside_forks:
+                call = self._call or self._open()
+                answer: bytes = call(body, timeout=timeout_s, metadata=self._settings.headers)
         except grpc.RpcError as error:
             return self._failed(error, time.monotonic() - started)
         except ValueError as error:  # closed by another thread just now
@@ -122,7 +126,7 @@ class GrpcSender:
             return self._asked.retry(f"gRPC could not send ({error})")
         finally:
             context_api.detach(token)
-        return partial_of(body, self._asked)
+        return partial_of(answer, self._asked)
 
     def reset_after_fork(self) -> None:
         """Leave the parent's channel alone: closing it here would end the parent's connection, or hang."""
@@ -130,6 +134,10 @@ class GrpcSender:
             _inherited.append(self._channel)
         self._channel = self._call = None
         self._pid = os.getpid()
+
+    def end_call(self) -> None:
+        """End the call in flight, for a fork: it is answered `Retry`."""
+        self._drop()
 
     def close(self) -> None:
         """Close the channel."""

@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as official_encode
@@ -63,6 +63,8 @@ def attributes(record: bytes) -> dict[str, Any]:
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200)
+# The SDK itself throws an empty key out of what it copies, so only what was given keys can be compared.
+keys = texts.filter(bool)
 scalars = st.one_of(
     texts,
     st.booleans(),
@@ -73,10 +75,10 @@ scalars = st.one_of(
 )
 values = st.recursive(
     scalars,
-    lambda inner: st.one_of(st.lists(inner, max_size=3).map(tuple), st.dictionaries(texts, inner, max_size=3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3).map(tuple), st.dictionaries(keys, inner, max_size=3)),
     max_leaves=6,
 )
-attribute_sets = st.dictionaries(texts, values, max_size=6)
+attribute_sets = st.dictionaries(keys, values, max_size=6)
 times = st.integers(0, 2**64 - 1)
 trace_states = st.dictionaries(
     st.from_regex(r"[a-z]{1,5}", fullmatch=True), st.from_regex(r"[a-z0-9]{1,5}", fullmatch=True), max_size=3
@@ -124,6 +126,7 @@ class TestEqualToTheOfficialEncoder:
         """Whatever a span holds that is valid, the record says the same."""
         assert ours(encode_span(span)) == official(span)
 
+    @settings(max_examples=40)
     @given(spans)
     def test_each_field_by_public_means(self, span: ReadableSpan) -> None:
         """The fallback for an SDK whose private fields moved says the same."""
@@ -131,7 +134,8 @@ class TestEqualToTheOfficialEncoder:
             patch.setattr(sdk_private, "PROBE", sdk_private.Probe(fast=False, reason="test"))
             assert ours(encode_span(span)) == official(span)
 
-    @given(st.lists(spans, min_size=1, max_size=5))
+    @settings(max_examples=30)
+    @given(st.lists(spans, min_size=1, max_size=4))
     def test_joined_records_are_one_valid_request(self, batch: list[ReadableSpan]) -> None:
         """Records joined, as they are or with equal parts written once, hold each span once."""
         expected = {(s.trace_id, s.span_id, s.name) for s in _spans(official(*batch))}
@@ -253,6 +257,7 @@ class TestPoison:
         assert len(got) == 10_001
         assert len(got["big"]) == 10_000_000
 
+    @settings(max_examples=50)
     @given(
         st.dictionaries(
             st.text(max_size=5),
