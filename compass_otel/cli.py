@@ -106,6 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WrongUseError as wrong:
         complain(str(wrong))
         return Exit.WRONG_USE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return Exit.TROUBLE
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "rich":
             raise

@@ -16,7 +16,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from compass_otel.command_options import STDIO, IngestOptions
 from compass_otel.command_output import CommandOutput
 from compass_otel.events import BlockStarted, TextDelta, ThinkingDelta
-from compass_otel.exits import Exit, complain
+from compass_otel.exits import Exit, WrongUseError, complain
 from compass_otel.growing import GrowingTree
 from compass_otel.id_generator import DerivedIdGenerator
 from compass_otel.input_pipeline import InputPipeline
@@ -46,9 +46,9 @@ def run(options: IngestOptions) -> int:
         Ingest(output, outlet, interrupts).read()
         if outlet is not None:
             outlet.finish(output.complain)
-    output.close()
-    if outlet is not None:
-        output.say(outlet.last_line())
+        output.close()
+        if outlet is not None:
+            output.say(outlet.last_line())
     return output.tally.exit_status(options.show.fail_on)
 
 
@@ -56,6 +56,8 @@ def _open_outlet(send: "SendOptions") -> "LiveOutlet | None":
     from compass_otel.otlp_settings import endpoint_is_set  # noqa: PLC0415  # what sends is loaded only to send
 
     if send.endpoint is None and not endpoint_is_set():
+        if send.spool is not None:
+            raise WrongUseError("--spool keeps what is to be sent: give --endpoint URL too")
         return None
     from compass_otel.exporting import open_live_outlet  # noqa: PLC0415  # same
 

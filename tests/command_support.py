@@ -15,7 +15,7 @@ from typing import Any
 
 CAPTURES = Path(__file__).parent / "captures"
 COMMAND = [sys.executable, "-m", "compass_otel"]
-LIMIT_S = 60
+LIMIT_S = 30
 
 
 def compass(
@@ -39,13 +39,15 @@ def objects(*arguments: object, stdin: bytes = b"") -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def on_a_terminal(*arguments: object, columns: int = 80, env: dict[str, str] | None = None) -> tuple[int, str]:
+def on_a_terminal(
+    *arguments: object, columns: int = 80, env: dict[str, str] | None = None, command: list[str] = COMMAND
+) -> tuple[int, str]:
     """Run the command on a terminal of so many columns; give its exit status and everything that it wrote."""
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         os.environ.update({"TERM": "xterm-256color", **(env or {})})
-        os.execv(COMMAND[0], [*COMMAND, *map(str, arguments)])  # noqa: S606  # the child of a terminal of its own
+        os.execv(command[0], [*command, *map(str, arguments)])  # noqa: S606  # the child of a terminal of its own
     written = b""
     while True:
         try:
