@@ -182,7 +182,7 @@ QUOTAS: Final = (
             "insufficient_quota", "exceeded your current quota", "exceeded_current_quota", "quota exceeded",
             "exceeded your quota", "exceeded the quota", "quota has been exceeded", "quota has been exhausted",
             "quota exhausted", "out of quota", "exhausted your", "quota will reset", "ServiceQuotaExceeded",
-            "quota is not enough", "free quota", "AllocationQuota",
+            "quota is not enough", "free quota", "have no quota", "AllocationQuota",
         ),
         "OpenAI insufficient_quota, Google QUOTA_EXHAUSTED, Copilot quota_exceeded; Pi 1.6 denies a retry",
         "429 You exceeded your current quota, please check your plan and billing details.",

@@ -83,9 +83,10 @@ GARBLED: Final = (
         ErrorType.EMPTY_RESPONSE,
         (
             "empty response", "returned an empty", "empty completion", "no response content",
-            "no content in response", "response is empty", "no candidates", "empty choices", "no choices",
-            "thought-only response", "no assistant messages", "response was empty", "no output generated",
-            "returned no content", "no content returned", "空响应", "返回为空", "返回内容为空",
+            "no content in response", "response is empty", "no candidates", "empty stream", "empty choices",
+            "no choices", "thought-only response", "no assistant messages", "response was empty",
+            "no output generated", "returned no content", "no content returned", "空响应", "返回为空",
+            "返回内容为空",
         ),
         "field case FC-A101",
         "Model stream ended with empty response text.",
@@ -158,7 +159,7 @@ LINES: Final = (
         "a whole message that says no more than that it stopped",
         ErrorType.NETWORK,
         (
-            "terminated ~ ^ (?:error |type error )*terminated (?:$|other side closed|body|und )",
+            "terminated ~ ^ (?:error |type error ){0,4}terminated (?:$|other side closed|body|und )",
             "load ~ ^ (?:type error )?load failed $",
         ),
         "field case FC-A073: undici's word for a body that was cut; a longer sentence with 'terminated' is not this",

@@ -10,6 +10,14 @@ from compass_otel.classification_kinds import Advice, ErrorType, Rule, Trust
 # fmt: off
 # The wordings of a row read as a paragraph; one a line they would hide the table.
 
+_NOTHING_MORE: Final = (
+    "^ (?:error |abort error |tool execution was aborted ){0,4}(?:the |this |your )?"
+    "(?:request|operation|response|generation|call|fetch|turn|run|execution|completion|signal|task|prompt|query|job|"
+    "agent|session)? ?(?:was |is |has been )?(?:aborted|cancelled|canceled|interrupted)"
+    "(?: without reason| before (?:\\w+ ){1,6}\\w+| by (?:the )?(?:client|caller|host|agent|extension))? $"
+)
+"""A whole message that says that something was stopped, and neither why nor what went wrong."""
+
 FILTERS: Final = (
     Rule(
         "filtered content",
@@ -68,13 +76,9 @@ CANCELS: Final = (
     Rule(
         "aborted, and nothing more is said",
         ErrorType.OTHER,
-        tuple(
-            f"{verb} ~ ^ (?:error |abort error |tool execution was aborted )*(?:the |this |your )?"
-            "(?:request|operation|response|generation|call|fetch|turn|run|execution|completion|signal|task|prompt|query|"
-            "job|agent|session)? ?"
-            "(?:was |is |has been )?(?:aborted|cancelled|canceled|interrupted)"
-            "(?: without reason| before (?:\\w+ ){1,6}\\w+| by (?:the )?(?:client|caller|host|agent|extension))? $"
-            for verb in ("aborted", "cancelled", "canceled", "interrupted")
+        (
+            f"aborted ~ {_NOTHING_MORE}", f"cancelled ~ {_NOTHING_MORE}", f"canceled ~ {_NOTHING_MORE}",
+            f"interrupted ~ {_NOTHING_MORE}",
         ),
         "field cases FC-A091, FC-A112: nobody need have pressed anything, and it is no provider failure either",
         "This operation was aborted",
