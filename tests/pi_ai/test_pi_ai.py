@@ -2,7 +2,8 @@
 
 The package alone is fetched, without its dependencies: the two classifiers have none. It is kept under `build/`, the
 answer to "which is the newest" for a day and the news that nothing can be fetched for an hour, so that few runs wait
-for the network, and those not for long. Without node and npm, or without the package, the tests are skipped with one line.
+for the network, and those not for long. Without node and npm, or without the package, the tests are
+skipped with one line.
 """
 
 import json
