@@ -1,0 +1,119 @@
+r"""Text that no terminal, backend or reader can trip over, and cutting that never leaves half of anything.
+
+What happens to what:
+
+========================================  =================================================================
+line ends (``\n``, ``\r\n``), tabs        stay
+a lone ``\r``, VT, FF, NEL, LS, PS        become ``\n``: a bare CR lets a terminal line overwrite itself
+NUL, lone surrogates                      become U+FFFD; the two halves of a surrogate pair become the character
+terminal sequences (CSI, OSC, DCS, …)     removed whole; one that never ends loses its introducer only
+other control characters                  removed
+bidi marks, zero-width, other invisibles  removed, so that they cannot part a secret; joiners stay where they
+                                          build an emoji or an Arabic or Indic word
+========================================  =================================================================
+
+Pure functions; any thread may call them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+__all__ = ["clean", "cut", "make_valid"]
+
+_REPLACEMENT: Final = "\ufffd"
+
+_SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ASCII_UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+
+_JOINERS: Final = "\u200c\u200d"
+_INVISIBLE: Final = (
+    "\x01-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+)
+_LINE_ENDS: Final = "\x0b\x0c\x85\u2028\u2029"
+_UNSAFE: Final = re.compile(f"[\x00\r{_LINE_ENDS}{_INVISIBLE}{_JOINERS}\ud800-\udfff]")
+
+_TERMINAL_SEQUENCE: Final = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor moves
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c))?"  # OSC, DCS and their kin
+    "|\x1b[ -/][0-~]|\x1b[78=>cDEHMNOZ]"  # the two- and three-character ones
+)
+_LINE_END: Final = re.compile(f"\r(?!\n)|[{_LINE_ENDS}]")
+_EMOJI: Final = "\u2190-\u2bff\u3030\u303d\u3297\u3299\ufe0f\U0001f000-\U0001faff"
+_JOINED_SCRIPTS: Final = "\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff"
+_DROPPED: Final = re.compile(
+    f"[{_INVISIBLE}]+|(?<![{_EMOJI}{_JOINED_SCRIPTS}])[{_JOINERS}]+|[{_JOINERS}](?![{_EMOJI}{_JOINED_SCRIPTS}])"
+)
+
+
+def make_valid(text: str) -> str:
+    """Repair what UTF-8, protobuf and databases refuse: lone surrogates and NUL become U+FFFD, nothing else changes."""
+    if not text.isascii() and _SURROGATE.search(text):
+        text = _SURROGATE_PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+        text = _SURROGATE.sub(_REPLACEMENT, text)
+    return text.replace("\x00", _REPLACEMENT)
+
+
+def clean(text: str) -> str:
+    """Make *text* harmless as this module's table says; returns the same object when there is nothing to do."""
+    unsafe = _ASCII_UNSAFE if text.isascii() else _UNSAFE
+    if not unsafe.search(text):
+        return text
+    text = _TERMINAL_SEQUENCE.sub("", make_valid(text))
+    text = _LINE_END.sub("\n", text)
+    # Dropping one invisible can leave a joiner without its neighbour.
+    while (shorter := _DROPPED.sub("", text)) != text:
+        text = shorter
+    return text
+
+
+_OPEN_MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,40}\Z")
+_OPEN_MARK_CHARS: Final = 64
+_CLUSTER_CHARS: Final = 16
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """Shorten an already scrubbed *text* to at most *max_bytes* bytes of UTF-8, visibly.
+
+    Args:
+        text: Scrubbed text; cutting before scrubbing would leave parts of secrets that nothing recognises any more.
+        max_bytes: The most bytes the result may have, its mark ``… [cut, N bytes in all]`` included; N is the size of
+            *text*. Where even the mark does not fit, a shorter one stands, at last none.
+
+    Returns:
+        *text* itself if it fits, else its beginning and the mark. A character, a joined emoji and a redaction mark are
+        kept whole or left out.
+
+    """
+    if len(text) * 4 <= max_bytes:
+        return text
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= max_bytes:
+        return text
+    for mark in (f"… [cut, {len(encoded)} bytes in all]", "… [cut]", "…", ""):
+        room = max_bytes - len(mark.encode())
+        if room >= 0:
+            return _whole_beginning(text, encoded[:room].decode("utf-8", "ignore")) + mark
+    return ""
+
+
+def _whole_beginning(text: str, kept: str) -> str:
+    """Take back from *kept*, the beginning of *text*, what the cut would leave in half."""
+    opened = _OPEN_MARK.search(kept, max(0, len(kept) - _OPEN_MARK_CHARS))
+    if opened:
+        return kept[: opened.start()]
+    end = len(kept)
+    least = max(0, end - _CLUSTER_CHARS)
+    while least < end < len(text) and (_joins(text[end]) or text[end - 1] == "\u200d"):
+        end -= 1
+    return kept[:end]
+
+
+def _joins(char: str) -> bool:
+    """Say whether *char* belongs to the character before it."""
+    return not char.isascii() and (char == "\u200d" or unicodedata.category(char) in {"Mn", "Mc", "Me"})
