@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
+from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, ShowOptions
 from compass_otel.exits import complain
 from compass_otel.growing import GrowingTree
-from compass_otel.jsonout import InputJsonWriter, RecordsObject, RunObject
+from compass_otel.jsonout import InputJsonWriter, RecordsObject
 from compass_otel.scrubbing import scrub
-from compass_otel.showing import CollectedRun
 from compass_otel.summary import Tally, Useless
 from compass_otel.unmapped import Malformed, Unmapped
 from compass_otel.view import draw_run
@@ -101,9 +101,9 @@ class CommandOutput:
         if self.show.failures_only and run.outcome not in FAILING:
             return
         if self._json is not None:
-            self._json.add_run(run.object())
+            self._json.add_run(run.json())
         elif self.screen is not None and not self.gone:
-            self._draw(run.object())
+            self._draw(run)
 
     def grow(self, tree: GrowingTree, finished: list[CollectedRun]) -> None:
         """Let a growing tree show what is new, and count the runs that ended in it."""
@@ -113,11 +113,11 @@ class CommandOutput:
             with self._closed_pipe_ends_it():
                 self._drawn += tree.grow(finished)
 
-    def _draw(self, run: RunObject) -> None:
+    def _draw(self, run: CollectedRun) -> None:
         if self.screen is None:
             return
         canvas = self.screen.canvas
-        lines = draw_run(run, canvas)
+        lines = draw_run(*run.drawable(), canvas)
         if self._drawn:
             lines.insert(0, [])
         if self._title is not None:

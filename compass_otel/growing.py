@@ -9,8 +9,9 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final
 
+from compass_otel.collected_run import CollectedRun
 from compass_otel.jsonout import span_object
-from compass_otel.showing import CollectedRun, RunCollector
+from compass_otel.showing import RunCollector
 from compass_otel.view_live import draw_event, draw_finished, draw_opened, draw_running, draw_span
 from compass_otel.view_terminal import Screen
 from compass_otel.view_text import Line
@@ -54,7 +55,7 @@ class GrowingTree:
         lines += self._rows(finished)
         for run in finished:
             self._events_shown.pop(id(run), None)
-            lines += draw_finished(run.object(), self._screen.canvas)
+            lines += draw_finished(run.drawable()[0], self._screen.canvas)
         if lines:
             self._screen.show(lines)
             self._next_status_s = 0.0

@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, IngestOptions
 from compass_otel.command_output import CommandOutput
 from compass_otel.events import BlockStarted, TextDelta, ThinkingDelta
@@ -23,7 +24,7 @@ from compass_otel.input_pipeline import InputPipeline
 from compass_otel.interrupts import Interrupts
 from compass_otel.own_provider import own_provider
 from compass_otel.replay import records_object
-from compass_otel.showing import CollectedRun, RunCollector
+from compass_otel.showing import RunCollector
 from compass_otel.sources.reading import NotReadableError, Reading, open_source
 
 if TYPE_CHECKING:

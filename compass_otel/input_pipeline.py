@@ -12,11 +12,12 @@ from opentelemetry.trace import TracerProvider
 from compass_otel import semconv
 from compass_otel._pb.compass.v1.compass_pb2 import SessionFrame
 from compass_otel.bridge import SessionBridge
+from compass_otel.collected_run import CollectedRun
 from compass_otel.events import SessionOpened, TextDelta, ThinkingDelta
 from compass_otel.frames import frame_json, kind_name, session_error_of, subscriber_frame
 from compass_otel.id_generator import DerivedIdGenerator
 from compass_otel.jsonout import SessionErrorObject
-from compass_otel.showing import CollectedRun, RunCollector
+from compass_otel.showing import RunCollector
 from compass_otel.sources import Decoded, Source
 from compass_otel.unmapped import Malformed, Unmapped
 

@@ -16,7 +16,7 @@ import base64
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, TypedDict
 
 if TYPE_CHECKING:
@@ -144,12 +144,12 @@ class InputJsonWriter:
         self._runs: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY_BYTES)  # noqa: SIM115
         self._empty = True
 
-    def add_run(self, run: RunObject) -> None:
-        """Append one run. Raises OSError when the temporary folder is full."""
+    def add_run(self, pieces: Iterable[bytes]) -> None:
+        """Append one run, a `RunObject` as JSON in pieces. Raises OSError when the temporary folder is full."""
         if not self._empty:
             self._runs.write(b",")
         self._empty = False
-        self._runs.write(encode_json(run))
+        self._runs.writelines(pieces)
 
     def finish(self, records: RecordsObject, out: IO[bytes]) -> None:
         """Write the whole object as one line to *out*. Raises OSError (a closed pipe among them) from writing."""

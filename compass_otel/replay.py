@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.trace import TracerProvider
 
+from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, ReplayOptions
 from compass_otel.command_output import CommandOutput
 from compass_otel.exits import complain
@@ -20,7 +21,7 @@ from compass_otel.input_pipeline import InputPipeline
 from compass_otel.jsonout import RecordsObject
 from compass_otel.own_provider import own_provider
 from compass_otel.progress import Progress
-from compass_otel.showing import CollectedRun, RunCollector
+from compass_otel.showing import RunCollector
 from compass_otel.sources import Counts
 from compass_otel.sources.locations import newest_sessions, session_files, session_folders
 from compass_otel.sources.pi_session import History
@@ -65,7 +66,7 @@ def run(options: ReplayOptions) -> int:
         return output.tally.exit_status(options.show.fail_on)
 
 
-def _open_outlet(send: "SendOptions", *, again: bool) -> "RunOutlet":
+def _open_outlet(send: "SendOptions", *, again: bool) -> "RunOutlet | None":
     from compass_otel.exporting import open_run_outlet  # noqa: PLC0415  # what sends is not loaded to show only
 
     return open_run_outlet(send, again=again)

@@ -1,12 +1,9 @@
 """RunCollector: gathers the spans of a command's own provider into run objects, open ones included.
 
-It sees every span, whatever sampler and switches say about sending: those belong to what sends. Spans are kept as
-compact JSON and not as objects, so that a run of many thousand spans needs about a kilobyte each.
+It sees every span, whatever sampler and switches say about sending: those belong to what sends.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -14,62 +11,10 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor  # noqa: TID251  # the commands' own provider
 
 from compass_otel import semconv
-from compass_otel.jsonout import (
-    OPEN_OUTCOME,
-    RunObject,
-    SessionErrorObject,
-    SpanObject,
-    encode_json,
-    span_object,
-)
+from compass_otel.collected_run import CollectedRun
+from compass_otel.jsonout import SpanObject, encode_json, span_object
 
 _T = TypeVar("_T")
-
-
-@dataclass(slots=True)
-class CollectedRun:
-    """A run and its spans; once it ended nothing is added but a compaction between it and the next run."""
-
-    root: ReadableSpan
-    encoded: list[bytes] = field(default_factory=list)
-    """Ended spans, each as its JSON object, in the order of their ends."""
-    kept: list[ReadableSpan] = field(default_factory=list)
-    """The same spans themselves, where the collector was asked to keep them for sending."""
-    children: dict[int, Span] = field(default_factory=dict)
-    """Spans that are still open, by span id; not the run's own."""
-    session_errors: list[SessionErrorObject] = field(default_factory=list)
-
-    @property
-    def outcome(self) -> str:
-        """The run's outcome, `open` while it has none."""
-        return str((self.root.attributes or {}).get(semconv.OUTCOME, OPEN_OUTCOME)) if self.ended else OPEN_OUTCOME
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run's own span has ended."""
-        return self.root.end_time is not None
-
-    def object(self) -> RunObject:
-        """Give the run as the documented JSON values."""
-        spans = [*self._ended_spans(), *(span_object(span) for span in self.children.values())]
-        root = span_object(self.root)
-        if not self.ended:
-            spans.append(root)
-        trace_id, root_id = root["trace_id"], root["span_id"]
-        spans.sort(key=lambda span: (span["trace_id"] != trace_id, span["span_id"] != root_id, span["start_unix_ns"]))
-        attributes = self.root.attributes or {}
-        error_type = attributes.get(semconv.ERROR_TYPE)
-        return {
-            "outcome": self.outcome,
-            "error_type": str(error_type) if error_type is not None else None,
-            "trace_id": trace_id,
-            "session_errors": list(self.session_errors),
-            "spans": spans,
-        }
-
-    def _ended_spans(self) -> Iterator[SpanObject]:
-        for encoded in self.encoded:
-            yield msgspec.json.decode(encoded)
 
 
 class RunCollector(SpanProcessor):

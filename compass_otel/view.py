@@ -13,7 +13,7 @@ from compass_otel.jsonout import RunObject
 from compass_otel.view_card import draw_card
 from compass_otel.view_facts import Node, RunFacts, run_facts
 from compass_otel.view_marks import STYLES, WORDS, Fate, Marks, marks_for
-from compass_otel.view_text import Line, duration_words, harmless, one_line, width_of, wrap
+from compass_otel.view_text import Line, count_words, duration_words, harmless, one_line, width_of, wrap
 
 MIN_WIDTH: Final = 20
 _MAX_RULE: Final = 110
@@ -42,10 +42,20 @@ class Canvas:
         return max(self.width, MIN_WIDTH)
 
 
-def draw_run(run: RunObject, canvas: Canvas) -> list[Line]:
-    """Give the whole tree of one run; rows are never wider than the canvas."""
+def draw_run(run: RunObject, hidden: int, canvas: Canvas) -> list[Line]:
+    """Give the tree of one run; rows are never wider than the canvas.
+
+    Args:
+        run: what to draw.
+        hidden: how many of its spans are left out of `run`.
+        canvas: what to draw for.
+
+    """
     facts = run_facts(run)
     rows = draw_head(facts, canvas)
+    if hidden:
+        text = f"{count_words(hidden, 'span')} that went well not shown here, see --json"
+        rows += _hanging([(text, "dim")], canvas.marks.pipe, canvas.marks.pipe, canvas)
     for index, node in enumerate(facts.nodes):
         rows += draw_node(node, canvas, "", last=index == len(facts.nodes) - 1)
     return rows

@@ -278,17 +278,21 @@ def _models(spans: list[SpanObject]) -> tuple[str, ...]:
 
 
 def _totals(root: SpanObject, spans: list[SpanObject]) -> tuple[str, ...]:
+    """Tell what the run took: by its own sums once it ended, else by what is there so far."""
     chats = _chats(spans)
-    tools = [
-        span for span in spans if span["attributes"].get(semconv.GEN_AI_OPERATION_NAME) == semconv.SpanName.EXECUTE_TOOL
-    ]
-    retries = root["attributes"].get(semconv.RETRY_COUNT) or 0
-    words = [count_words(len(chats), "model call")]
-    if tools:
-        words.append(count_words(len(tools), "tool"))
-    if retries:
+    tools = [span for span in spans if _operation(span) == semconv.SpanName.EXECUTE_TOOL]
+    own = root["attributes"]
+    summed = semconv.TURN_COUNT in own
+    words = [count_words(own.get(semconv.TURN_COUNT, len(chats)), "model call")]
+    if tool_count := own.get(semconv.TOOL_COUNT, len(tools)):
+        words.append(count_words(tool_count, "tool"))
+    if retries := own.get(semconv.RETRY_COUNT):
         words.append(count_words(retries, "retry", "retries"))
-    return (*words, *_token_words(chats))
+    return (*words, *_token_words([root] if summed else chats))
+
+
+def _operation(span: SpanObject) -> str:
+    return str(span["attributes"].get(semconv.GEN_AI_OPERATION_NAME, ""))
 
 
 def _token_words(spans: list[SpanObject]) -> Iterator[str]:

@@ -11,7 +11,10 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CAPTURES = Path(__file__).parent / "captures"
 COMMAND = [sys.executable, "-m", "compass_otel"]
@@ -40,9 +43,16 @@ def objects(*arguments: object, stdin: bytes = b"") -> list[dict[str, Any]]:
 
 
 def on_a_terminal(
-    *arguments: object, columns: int = 80, env: dict[str, str] | None = None, command: list[str] = COMMAND
+    *arguments: object,
+    columns: int = 80,
+    env: dict[str, str] | None = None,
+    command: list[str] = COMMAND,
+    watch: Callable[[str], object] = lambda _: None,
 ) -> tuple[int, str]:
-    """Run the command on a terminal of so many columns; give its exit status and everything that it wrote."""
+    """Run the command on a terminal of so many columns; give its exit status and everything that it wrote.
+
+    *watch* sees what was written so far, whenever there is more.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -57,6 +67,7 @@ def on_a_terminal(
         if not chunk:
             break
         written += chunk
+        watch(written.decode(errors="replace"))
     os.close(terminal)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status), written.decode()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
+from compass_otel.collected_run import MAX_DRAWN
 from compass_otel.exits import Exit
 from compass_otel.jsonout import InputJsonWriter, encode_json, plain_attributes, span_object
 from compass_otel.own_provider import own_provider
@@ -20,6 +21,7 @@ from compass_otel.progress import Progress
 from compass_otel.showing import RunCollector
 from compass_otel.state_folder import instance_id, state_folder
 from compass_otel.summary import Tally
+from compass_otel.view import Canvas, draw_run
 from compass_otel.view_terminal import PIPE_WIDTH, Screen
 
 
@@ -176,9 +178,7 @@ def test_an_inputs_object_keeps_the_documented_order() -> None:
     """One line, keys as documented, runs in their order, however many there are."""
     writer = InputJsonWriter("a b.jsonl")
     for number in range(3):
-        writer.add_run(
-            {"outcome": "failed", "error_type": None, "trace_id": str(number), "session_errors": [], "spans": []}
-        )
+        writer.add_run([b'{"trace_id":', f'"{number}"'.encode(), b"}"])
     out = io.BytesIO()
     writer.finish({"read": 1, "mapped": 1, "ignored": 0, "unmapped": 0, "malformed": 0}, out)
     assert out.getvalue().count(b"\n") == 1
@@ -249,6 +249,26 @@ def test_a_span_between_two_runs_stands_with_the_first(monkeypatch: pytest.Monke
     one, two = collector.take_finished()
     assert [span["name"] for span in one.object()["spans"]] == ["one", "compact early", "compact after one"]
     assert [span.name for span in two.kept] == ["two", "compact after two"]
+
+
+def test_a_long_run_is_drawn_in_part_and_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree shows the begin, the end and every trouble of a run of many spans; JSON holds all, in order."""
+    collector = RunCollector()
+    tracer = provider_with(collector, monkeypatch).get_tracer("t")
+    with tracer.start_as_current_span("invoke_agent pi", attributes={"compass.session.state": "working"}):
+        for number in range(3 * MAX_DRAWN):
+            span = tracer.start_span(f"chat {number}")
+            if number == 600:
+                span.set_attribute("compass.session_error.kind", "ERROR")
+            span.end()
+    (run,) = collector.take_finished()
+    shown, hidden = run.drawable()
+    assert hidden == 2 * MAX_DRAWN
+    assert len(shown["spans"]) + hidden == 3 * MAX_DRAWN + 1
+    assert "chat 600" in [span["name"] for span in shown["spans"]]
+    assert json.loads(b"".join(run.json())) == run.object()
+    assert len(run.object()["spans"]) == 3 * MAX_DRAWN + 1
+    assert any("800 spans that went well" in text for row in draw_run(shown, hidden, Canvas()) for text, _ in row)
 
 
 def test_a_span_object_has_the_documented_keys(monkeypatch: pytest.MonkeyPatch) -> None:

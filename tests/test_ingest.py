@@ -285,16 +285,17 @@ def test_frames_come_as_they_happen() -> None:
 
 def test_a_terminal_shows_what_is_going_on(tmp_path: Path) -> None:
     """On a terminal one moving line tells what runs now; it is gone at the end."""
+    seen = tmp_path / "seen"
+    running = re.compile(r"└─ … .*tool bash \d+ ms")
     script = tmp_path / "agent.sh"
-    script.write_text(f"cat {KILLED}; sleep 0.7\n")
-    command = " ".join(COMMAND)
+    script.write_text(f"cat {KILLED}; for i in $(seq 100); do [ -e {seen} ] && exit; sleep 0.1; done\n")
     status, written = on_a_terminal(
         "-c",
-        "import os, sys; os.execvp('bash', ['bash', '-c', sys.argv[1]])",
-        f"bash {script} | {command} ingest",
+        f"bash {script} | {' '.join(COMMAND)} ingest",
         env={"NO_COLOR": "1"},
-        command=COMMAND[:1],
+        command=["/bin/bash"],
+        watch=lambda text: running.search(text) and seen.touch(),
     )
     assert status == 0
-    assert re.search(r"└─ … .*tool bash \d+ ms", written)
+    assert seen.exists()
     assert written.rstrip().splitlines()[-2].endswith("1 run: 1 incomplete")

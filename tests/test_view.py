@@ -30,7 +30,7 @@ from view_samples import (
 
 def drawn(made: Any, width: int = 100, encoding: str = "utf-8") -> list[str]:
     """Draw a run and give its rows as text."""
-    rows = draw_run(made, Canvas(width=width, encoding=encoding, timezone=UTC))
+    rows = draw_run(made, 0, Canvas(width=width, encoding=encoding, timezone=UTC))
     return ["".join(text for text, _ in row) for row in rows]
 
 
