@@ -214,7 +214,7 @@ QUOTAS: Final = (
         _PERIODS,
         "field case FC-A044: 'per day' outranks RATE_LIMIT_EXCEEDED; OpenRouter free-models-per-day",
         "429 Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day",
-        beside=("limit", "limits", "quota", "exceeded", "exhausted", "reached", "429"),
+        beside=("limit", "limits", "quota", "exceeded", "exhausted", "reached", "used", "allocation", "429"),
         unless=("try ~ try again in (?:about |around )?\\d",),
         trust=Trust.FIRM,
     ),

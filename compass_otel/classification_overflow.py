@@ -68,7 +68,7 @@ WINDOWS: Final = (
         (
             "exceeds the context window", "exceeds the model's context window",
             "exceeds this model's context window", "context length exceeded", "context window exceeded",
-            "maximum context length", "maximum context limit",
+            "maximum context",
         ),
         "OpenAI; LiteLLM ContextWindowExceededError; vLLM, DeepSeek, OpenRouter; field cases FC-A004, FC-A011",
         "400 This model's maximum context length is 65536 tokens. However, you requested 70000 tokens.",
@@ -138,7 +138,6 @@ WINDOWS: Final = (
         ),
         "gateways and local servers of every kind",
         "Conversation has exceeded the model's context window",
-        trust=Trust.CLIENT,
     ),
     Rule(
         "too long, in other languages",
@@ -182,11 +181,24 @@ UNSURE_WINDOWS: Final = (
         trust=Trust.CLIENT,
     ),
     Rule(
+        "a count of tokens over what the model takes",
+        ErrorType.CONTEXT_OVERFLOW,
+        (
+            "tokens ~ tokens (?:\\w+ ){0,6}(?:exceeds?|(?:larg|great|long)er than) (?:\\w+ ){0,4}(?:model|limit|max)",
+            "token ~ token (?:count|length) (?:\\w+ ){0,3}exceeds? (?:\\w+ ){0,4}(?:model|limit|max)",
+            "requested ~ requested (?:about )?\\d+ tokens (?:\\w+ ){0,6}(?:supports|allows|maximum|limit)",
+        ),
+        "gateways that name the count and the limit in their own words",
+        "400 The number of input tokens (210000) is larger than the model limit of 200000",
+        unless=("max_tokens", "output tokens", "max_completion_tokens", "budget_tokens", "max_new_tokens"),
+        trust=Trust.CLIENT,
+    ),
+    Rule(
         "a count over the limit of a number",
         ErrorType.CONTEXT_OVERFLOW,
         ("exceeds ~ exceeds the limit of \\d",),
         "GitHub Copilot; Pi 1.6",
-        "400 token count of 146270 exceeds the limit of 128000",
+        "400 prompt of 146270 exceeds the limit of 128000",
         unless=(*_MEDIA, "characters", "chars", "name", "description", "functions", "parameters", "properties"),
         trust=Trust.CLIENT,
     ),

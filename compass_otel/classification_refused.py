@@ -39,9 +39,10 @@ FILTERS: Final = (
         (
             "refusal ~ ^ (?:error )?refusal ", "reason ~ stop reason (?:refusal|sensitive|safety) ",
             "flagged as potentially", "prompt was flagged", "request was flagged", "content was flagged",
-            "flagged for possible", "trusted access for cyber", "cyber_policy", "violates our usage polic",
-            "violating our usage polic", "violates usage guidelines", "our safety system", "the safety system",
-            "considered high risk", "input new_sensitive", "output new_sensitive",
+            "flagged for possible", "trusted access for cyber", "cyber_policy", "flagged by", "violate our usage",
+            "violates our usage polic", "violating our usage polic", "violates usage guidelines",
+            "our safety system", "the safety system", "considered high risk", "input new_sensitive",
+            "output new_sensitive",
         ),
         "field case FC-A094; OpenAI, Anthropic, xAI, Moonshot, MiniMax",
         "400 Your request was flagged as potentially violating our usage policy.",

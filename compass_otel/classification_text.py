@@ -193,12 +193,18 @@ def _without_noise(text: str) -> str:
     if "://" in text:
         text = _ADDRESS.sub(_address_said, text)
     if "/" in text:
-        text = _FILE_PATH.sub(" path ", _HOST_AND_PATH.sub(" url ", text))
+        text = _FILE_PATH.sub(" path ", _HOST_AND_PATH.sub(_place_said, text))
     if "id" in text or "Id" in text or "ID" in text:
         text = _NAMED_ID.sub(" id ", text)
     if "_" in text or "-" in text:
         text = _PREFIXED_ID.sub(" id ", text)
     return _UUID.sub(" id ", text) if "-" in text else text
+
+
+def _place_said(match: re.Match[str]) -> str:
+    """Return what a host and path say: nothing, but for the names that Google gives to its quotas so."""
+    host, _, path = match[0].partition("/")
+    return f" {path} " if host.endswith("googleapis.com") else " url "
 
 
 def _address_said(match: re.Match[str]) -> str:
