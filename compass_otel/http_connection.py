@@ -73,18 +73,13 @@ class HttpConnection:
 
         """
         kept = self._kept()
-        try:
-            return self._once(kept or self._open(deadline), request, deadline)
-        except ConnectionFailed as failure:
-            self.close()
-            stale = kept is not None and not failure.answered and not isinstance(failure.cause, TimeoutError)
-            if not stale:
-                raise
-        try:
-            return self._once(self._open(deadline), request, deadline)
-        except ConnectionFailed:
-            self.close()
-            raise
+        if kept is not None:
+            try:
+                return self._once(kept, request, deadline)
+            except ConnectionFailed as failure:
+                if failure.answered or isinstance(failure.cause, TimeoutError):
+                    raise
+        return self._once(self._open(deadline), request, deadline)
 
     def close(self) -> None:
         """Close. In a forked child this closes the child's copy alone, without a word to the other side."""
@@ -118,6 +113,19 @@ class HttpConnection:
         return False
 
     def _once(self, plain: socket.socket, request: bytes, deadline: float) -> Response:
+        """Send and read, over this socket; it stays open only after a whole answer."""
+        whole = False
+        try:
+            response, whole = self._ask(plain, request, deadline)
+        finally:
+            if whole:
+                self._used_at_s = time.monotonic()
+            else:
+                # Also when a signal handler raised in here: the next answer on this socket would be the one to this.
+                self.close()
+        return response
+
+    def _ask(self, plain: socket.socket, request: bytes, deadline: float) -> tuple[Response, bool]:
         refused: OSError | None = None
         try:
             self._limit(plain, deadline)
@@ -132,11 +140,7 @@ class HttpConnection:
             if refused is not None and not failure.answered:
                 raise ConnectionFailed("send", refused) from refused
             raise
-        if keep and refused is None:
-            self._used_at_s = time.monotonic()
-        else:
-            self.close()
-        return response
+        return response, keep and refused is None
 
     def _receive(self, plain: socket.socket, deadline: float) -> bytes:
         self._limit(plain, deadline)
@@ -153,14 +157,21 @@ class HttpConnection:
 
     def _open(self, deadline: float) -> socket.socket:
         address = self._address
+        self.close()
         plain = self._connect(deadline)
         self._socket, self._pid, self._timeout_s = plain, os.getpid(), -1.0
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if address.tunnel:
-            self._open_tunnel(plain, deadline)
-        if address.tls is not None:
-            self._socket = plain = self._start_tls(plain, address.tls, deadline)
+        ready = False
+        try:
+            if address.tunnel:
+                self._open_tunnel(plain, deadline)
+            if address.tls is not None:
+                self._socket = plain = self._start_tls(plain, address.tls, deadline)
+            ready = True
+        finally:
+            if not ready:
+                self.close()
         return plain
 
     def _connect(self, deadline: float) -> socket.socket:

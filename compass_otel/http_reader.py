@@ -58,7 +58,7 @@ class ResponseReader:
         while status < _FIRST_FINAL_STATUS:
             status, headers, keep = self._head()
         if self._bodiless or status in _NO_BODY:
-            return Response(status, headers, b"", complete=True), keep
+            return Response(status, headers, b"", complete=True), keep and not self._data
         if "chunked" in headers.get("transfer-encoding", "").lower():
             body, complete = self._chunks()
         elif "content-length" in headers:
@@ -66,7 +66,8 @@ class ResponseReader:
         else:
             body, complete = self._rest()
             keep = False
-        return Response(status, headers, body, complete), keep and complete
+        # Bytes behind the answer belong to no request of ours: whoever sends them is not trusted with the next.
+        return Response(status, headers, body, complete), keep and complete and not self._data
 
     def _more(self) -> bool:
         try:
@@ -107,7 +108,8 @@ class ResponseReader:
         size = min(wanted, _MAX_BODY_BYTES)
         while len(self._data) < size:
             self._need_more()
-        return self._data[:size], wanted == size == len(self._data)
+        body, self._data = self._data[:size], self._data[size:]
+        return body, wanted == size
 
     def _rest(self) -> tuple[bytes, bool]:
         while len(self._data) < _MAX_BODY_BYTES and self._more():
@@ -122,7 +124,7 @@ class ResponseReader:
             body += self._data[:size]
             self._data = self._data[size + 2 :]
             if size == 0:
-                return body, not self._data
+                return body, True
         return body, False
 
     def _chunk_size(self) -> int:

@@ -23,6 +23,7 @@ from compass_otel.encoding import RecordError
 from compass_otel.otlp_answers import one_line
 from compass_otel.record_spans import rebuild_spans
 from compass_otel.sdk_private import suppressed_context
+from compass_otel.sending_threads import sending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,7 +224,8 @@ class ExporterSender:
         context_api.attach(suppressed_context())
         while (call := calls.get()) is not None:
             try:
-                call.result = self._exporter.export(call.spans)
+                with sending():
+                    call.result = self._exporter.export(call.spans)
             except BaseException as error:  # noqa: BLE001 - boundary: foreign code on a thread of ours, counted
                 self.raised += 1
                 call.error = error

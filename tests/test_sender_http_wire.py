@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
 import socket
 import threading
 import time
 import zlib
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from hypothesis import given, settings
@@ -117,6 +118,7 @@ SHAPES: dict[str, tuple[bytes, type[Delivery], int]] = {
         Delivered,
         0,
     ),
+    "more than was announced": (http("200 OK") + http("503 Busy"), Delivered, 0),
     "json": (
         http("200 OK", b'{"partialSuccess":{"rejectedSpans":"2"}}', content_type="application/json"),
         Delivered,
@@ -242,6 +244,45 @@ def _receiver() -> Iterator[Receiver]:
         yield receiver
 
 
+class TestConnecting:
+    """Before the first byte."""
+
+    def test_a_name_is_looked_up_and_its_addresses_tried(self, receiver: Receiver) -> None:
+        """`localhost` may be two addresses, of which one listens."""
+        sender = make_sender(load_settings(endpoint=f"http://localhost:{receiver.http_port}"))
+        assert send(sender, a_record()) == Delivered()
+        sender.close()
+
+    def test_a_resolver_that_hangs_is_waited_for_no_longer_than_the_deadline(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Three attempts, one thread; when it answers at last, so do we."""
+        go = threading.Event()
+        real = socket.getaddrinfo
+        calls: list[object] = []
+
+        def slow(host: object, *arguments: Any, **more: Any) -> Any:
+            if host == b"slow.example" and not more.get("flags"):
+                calls.append(host)
+                go.wait(10)
+                host = b"127.0.0.1"
+            return real(host, *arguments, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        with Canned(http("200 OK")) as server:
+            sender = make_sender(load_settings(endpoint=server.endpoint.replace("127.0.0.1", "slow.example")))
+            for _ in range(3):
+                started = time.monotonic()
+                delivery = send(sender, a_record(), within_s=0.1)
+                assert isinstance(delivery, Retry)
+                assert "not resolved within" in delivery.reason
+                assert time.monotonic() - started < 0.4
+            assert len(calls) == 1
+            go.set()
+            assert send(sender, a_record()) == Delivered()
+            sender.close()
+
+
 class TestRequests:
     """What a backend sees."""
 
@@ -294,6 +335,33 @@ class TestRequests:
         receiver.behave(Mode("reset", times=1))
         assert send(sender, a_record()) == Delivered()
         sender.close()
+
+    def test_an_answer_to_an_interrupted_request_is_not_taken_for_the_next(self, receiver: Receiver) -> None:
+        """A signal handler that raises in the middle leaves no connection with an answer still to come."""
+        sender = sender_to(receiver, "http/protobuf")
+        assert send(sender, a_record()) == Delivered()
+        receiver.behave(Mode(delay_s=0.2, rejected=7, times=1))
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                sender.send([a_record()], time.monotonic() + 5)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert send(sender, a_record()) == Delivered()
+        sender.close()
+
+    def test_answers_that_nobody_asked_for_are_not_taken_for_the_next(self) -> None:
+        """A server that answers twice is heard once a connection."""
+        with Canned(http("200 OK") + http("503 Busy"), close=False) as server:
+            sender = make_sender(load_settings(endpoint=server.endpoint))
+            assert [send(sender, a_record()) for _ in range(3)] == [Delivered()] * 3
+            assert server.connections == 3
+            sender.close()
 
     def test_large_batches_arrive_whole(self, receiver: Receiver) -> None:
         """Five megabytes in two thousand records, over both protocols."""
