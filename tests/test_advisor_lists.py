@@ -60,6 +60,12 @@ BY_LIST: dict[str, list[Any]] = {
         settled(1),
         Ask(2, [user(0), listed(1, "This operation was aborted"), user(2)], SILENT),
     ],
+    "abort that the host calls an error, after a failed command": [
+        command(1),
+        failed(2, "This operation was aborted"),
+        settled(2),
+        Ask(3, [user(0), listed(2, "This operation was aborted"), user(3)], SILENT),
+    ],
     "failure, not retried": [said(0), failed(1), settled(2), Ask(3, [user(0), listed(1), user(3)], [TRANSIENT_NOTE])],
     "other failure": [
         said(0),
@@ -215,6 +221,14 @@ BY_LIST: dict[str, list[Any]] = {
         Ask(3.1, [summary(3), user(0)], [COMPACTED_NOTE]),
         Ask(3.2, [summary(3), user(0)], SILENT),
     ],
+    "overflow in words that only omp knows, told twice": [
+        said(0),
+        failed(1, "ring zero is full"),
+        compacting(2),
+        compacting(2, None),
+        compacted(3, None),
+        Ask(3.1, [summary(3), user(0)], [SILENTLY_COMPACTED_NOTE]),
+    ],
     "silent overflow": [
         said(0),
         answered(1, usage=ev.Usage(input=40000, output=10)),
@@ -274,6 +288,20 @@ BY_LIST: dict[str, list[Any]] = {
     "summary newer than the failure, on a fresh start": [Ask(5, [summary(4), user(0), listed(1), user(5)], SILENT)],
     "summary older than the failure": [Ask(5, [summary(0), user(0), listed(1), user(5)], [TRANSIENT_NOTE])],
     "branch summary after the failure": [Ask(5, [user(0), listed(1), summary(3, "branchSummary"), user(5)], SILENT)],
+    "branch summary without a time": [
+        Ask(5, [user(0), listed(1), {"role": "branchSummary", "summary": "x"}, user(5)], SILENT)
+    ],
+    "a clock that stepped back after the failure": [
+        failed(10, UNAUTHORISED),
+        settled(5, aborted=True),
+        Ask(11, [user(0), listed(10, UNAUTHORISED), user(11)], SILENT),
+    ],
+    "a clock that stepped back before the failure": [
+        settled(10, aborted=True),
+        failed(5, UNAUTHORISED),
+        settled(6),
+        Ask(11, [user(0), listed(5, UNAUTHORISED), user(11)], [AUTH_NOTE]),
+    ],
     "stale failure": [failed(1), settled(2), Ask(1 + 901, [user(0), listed(1), user(900)], SILENT)],
     "failure that is almost stale": [
         failed(1),
@@ -304,14 +332,8 @@ BY_LIST: dict[str, list[Any]] = {
         ev.SessionOpened(at_ns=at(4), session_id="child", parent_session="parent"),
         Ask(5, [user(0), listed(1), user(5)], SILENT),
     ],
-    "resume within 15 minutes": [
-        ev.SessionOpened(at_ns=at(300), session_id="s"),
-        Ask(301, [user(0), listed(1, UNAUTHORISED), user(301)], [AUTH_NOTE]),
-    ],
-    "resume after three hours": [
-        ev.SessionOpened(at_ns=at(10800), session_id="s"),
-        Ask(10801, [user(0), listed(1, UNAUTHORISED), user(10801)], SILENT),
-    ],
+    "resume within 15 minutes": [Ask(301, [user(0), listed(1, UNAUTHORISED), user(301)], [AUTH_NOTE])],
+    "resume after three hours": [Ask(10801, [user(0), listed(1, UNAUTHORISED), user(10801)], SILENT)],
     "failed command": [command(1), Ask(2, [user(2)], [DEPLOY_NOTE]), Ask(3, [user(2)], SILENT)],
     "command that went well": [command(1, error=None), Ask(2, [user(2)], SILENT)],
     "command_end that nobody registered": [Ask(2, [user(2)], SILENT)],

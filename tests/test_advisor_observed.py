@@ -76,6 +76,18 @@ BY_OBSERVATION: dict[str, list[Any]] = {
         settled(7),
         Ask(8, CHAT, [EXHAUSTED_NOTE]),
     ],
+    "run going on after one that ended in failure": [
+        said(0),
+        failed(1, UNAUTHORISED),
+        settled(2),
+        said(3),
+        Ask(3, CHAT, [AUTH_NOTE]),
+        failed(4),
+        Ask(5, CHAT, SILENT),
+        answered(6),
+        settled(7),
+        Ask(8, CHAT, SILENT),
+    ],
     "abort": [said(0), aborted(1), settled(1), Ask(2, CHAT, SILENT)],
     "abort in the retry wait": [said(0), failed(1), retry(1.1), settled(2, aborted=True), Ask(3, CHAT, SILENT)],
     "answer that the file does not hold": [

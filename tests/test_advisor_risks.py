@@ -129,6 +129,27 @@ def test_h_p7_a_note_is_short() -> None:
 def test_h_p7_secrets_are_gone_before_anything_is_cut() -> None:
     """H-P7: a key in the error text reaches no model, not even a part of it."""
     secret = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2
-    for text in (f"401 Incorrect API key provided: {secret}.", "x" * 200 + f" key {secret}", f"{secret} " + "y" * 400):
+    hidden = "\u3164".join(secret)
+    for text in (
+        f"401 Incorrect API key provided: {secret}.",
+        "x" * 200 + f" key {secret}",
+        f"{secret} " + "y" * 400,
+        f"401 Incorrect API key provided: {hidden}.",
+    ):
         [note] = ErrorAdvisor().advise([user(0), listed(1, text), user(3)], HERE, at(4))
         assert secret[8:24] not in note.text
+
+
+def test_h_p7_the_path_of_a_log_file_stays_at_home() -> None:
+    """H-P7: the file that omp names behind the provider's text holds the whole request; its path is not passed on."""
+    text = "400 Bad value.\nBad value. (type=x)\nraw-http-request=/home/user/.omp/logs/a b.json"
+    [note] = ErrorAdvisor().advise([user(0), listed(1, text), user(3)], HERE, at(4))
+    assert r'"400 Bad value.\nBad value. (type=x)".' in note.text
+
+
+def test_h_p1_holds_for_what_a_scrubber_of_ones_own_puts_in() -> None:
+    """H-P1: a host's own scrubber may write anything; the quotation is clean all the same."""
+    advisor = ErrorAdvisor(scrub=lambda text: f"{text}\u202e\n\x1b[31m")
+    [note] = advisor.advise([user(0), listed(1, UNAUTHORISED), user(3)], HERE, at(4))
+    assert note.text.isprintable()
+    assert "202e" not in note.text
