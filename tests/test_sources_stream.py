@@ -651,6 +651,26 @@ def test_rpc_mode_learns_its_session_from_get_state() -> None:
     assert [e.session_id for e in of(feed(state, RUN), SessionOpened)] == ["s9"]
 
 
+def test_a_message_piece_right_after_the_header_opens_the_session_first() -> None:
+    """However a stream was trimmed, its session is told before anything else of it."""
+    header = b'{"type":"session","id":"s","timestamp":"2026-11-30T10:00:00.000Z"}'
+    piece = b'{"type":"message_update","assistantMessageEvent":{"type":"text_delta","delta":"x"}}'
+    assert names_of(decode_all(PiStream(), [header, piece], START_NS))[:1] == ["SessionOpened"]
+    assert names_of(decode_all(PiStream(), [piece, header, header, piece], START_NS)) == [
+        "SessionOpened",
+        "SessionOpened",
+        "SessionOpened",
+        "SourceEnded",
+    ]
+
+
+def test_a_message_queued_during_the_retry_wait_is_no_other_prompt() -> None:
+    """The run that a retry announced belongs to the prompt, whatever its first message is."""
+    wait = {"type": "auto_retry_start", "attempt": 1, "maxAttempts": 2, "delayMs": 60}
+    events = feed(*_prompt(), wait, RUN, start(user("and be brief")), whole(assistant()), END)
+    assert len(of(events, PromptSettled)) == 1
+
+
 def test_whose_stream_it_is_can_be_learnt_late() -> None:
     """A sign of omp after the session was told as Pi's tells it again, with the same id."""
     header = {"type": "session", "id": "s", "timestamp": "2026-11-30T10:00:00.000Z"}
@@ -699,7 +719,10 @@ def _tool(name: str, args: Any, result: Any, **more: Any) -> list[Any]:
         (
             "edit",
             {"input": "patch"},
-            {"diff": "", "perFileResults": [{"path": "a", "newText": "n"}, {"path": "b", "isError": True}, 7]},
+            {
+                "diff": "",
+                "perFileResults": [{"path": "a", "newText": "n"}, {"path": "b", "isError": True, "newText": "x"}, 7],
+            },
             (FileDiff("a", "n", None),),
         ),
         ("bash", {"path": "a", "content": "b"}, None, ()),
