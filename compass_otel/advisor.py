@@ -18,6 +18,7 @@ from compass_otel.advisor_causes import (
     Cause,
     Reader,
     field,
+    key_of,
     model_of,
     timestamp_ms,
     window_of,
@@ -170,8 +171,10 @@ class ErrorAdvisor:
         found = _trailing(messages)
         if found is None:
             return None
-        cause = self._reader.from_listed(found.message, found.good, window)
-        cause = self._memory.failure(cause.key) or with_retries(cause, found.failed_before)
+        cause = self._memory.failure(key_of(found.message))
+        if cause is None:
+            listed = self._reader.from_listed(found.message, found.good, window)
+            cause = with_retries(listed, found.failed_before)
         if self._memory.silence is not None and self._memory.silence.is_after(cause):
             return None
         if _summarised(cause, found) or self._wait_was_cancelled(cause, found):

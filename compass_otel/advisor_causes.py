@@ -147,7 +147,7 @@ class Reader:
     def _cause(self, failure: Failure, failed_at_ns: int | None, stamp_ms: int | None, order: int) -> Cause:
         verdict = classify(failure)
         return Cause(
-            key=(stamp_ms, hash(render_message(failure.message))),
+            key=_key(stamp_ms, failure.message),
             order=order,
             failed_at_ns=failed_at_ns,
             message_timestamp_ms=stamp_ms,
@@ -159,6 +159,15 @@ class Reader:
             status=verdict.status,
             said=self.say(failure.message),
         )
+
+
+def key_of(message: object) -> Key:
+    """Tell a failed message of the host's own list from others."""
+    return _key(timestamp_ms(message), field(message, "errorMessage"))
+
+
+def _key(stamp_ms: int | None, error: object) -> Key:
+    return stamp_ms, hash(render_message(error))
 
 
 def with_retries(cause: Cause, retries: int) -> Cause:

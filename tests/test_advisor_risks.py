@@ -129,7 +129,7 @@ def test_h_p7_a_note_is_short() -> None:
 def test_h_p7_secrets_are_gone_before_anything_is_cut() -> None:
     """H-P7: a key in the error text reaches no model, not even a part of it."""
     secret = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2
-    hidden = "\u3164".join(secret)
+    hidden = "\ufe0f".join(secret)
     for text in (
         f"401 Incorrect API key provided: {secret}.",
         "x" * 200 + f" key {secret}",
