@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, SpanProcess
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
-from compass_otel import encoding, sdk_private, semconv
+from compass_otel import sdk_private, semconv
 from compass_otel.encoding import RecordError, decode_record, encode_open_span, encode_span, encode_spans
 from compass_otel.otlp_wire import read_varint, varint
 from compass_otel.record_joining import join_records
@@ -357,31 +357,6 @@ class TestRecords:
         """Each number is read as it was written."""
         data = varint(number)
         assert read_varint(data + b"\x00", 0) == (number, len(data))
-
-
-class TestPrivateFields:
-    """Speed may depend on the SDK's insides, truth never."""
-
-    def test_the_installed_sdk_is_read_the_fast_way(self) -> None:
-        """The probe passes on the SDK under test, so the measured speed is the real one."""
-        assert sdk_private.Probe(fast=True, reason="") == sdk_private.PROBE
-
-    def test_a_moved_field_is_noticed(self) -> None:
-        """An SDK whose fields are gone or say something else is read by its properties."""
-
-        class Moved(ReadableSpan):
-            @property
-            def name(self) -> str:
-                return "another"
-
-        assert not sdk_private.probe(lambda: Moved("name", CONTEXT, events=[Event("e")])).fast
-        assert not sdk_private.probe(object).fast  # type: ignore[arg-type]
-
-    def test_prefixes_are_bounded(self) -> None:
-        """A host that makes a resource per span does not grow the cache without bound."""
-        for index in range(encoding._MAX_PREFIXES * 2):
-            encode_span(span_with(resource=Resource({"n": index})))
-        assert len(encoding._prefixes) <= encoding._MAX_PREFIXES
 
 
 def _spans(request: ExportTraceServiceRequest) -> list[Any]:
