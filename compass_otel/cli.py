@@ -89,6 +89,7 @@ def _run_advise(parsed: Namespace) -> int:
 COMMANDS: Final = {
     "replay": Command("show recorded streams and session files", _declare_replay, _run_replay),
     "ingest": Command("show a live stream from standard input", _declare_ingest, _run_ingest),
+    "advise": Command("say what the next request must tell the model", _declare_advise, _run_advise),
 }
 
 

@@ -153,3 +153,10 @@ def test_h_p1_holds_for_what_a_scrubber_of_ones_own_puts_in() -> None:
     [note] = advisor.advise([user(0), listed(1, UNAUTHORISED), user(3)], HERE, at(4))
     assert note.text.isprintable()
     assert "202e" not in note.text
+
+
+def test_h_p7_an_unseen_character_does_not_hide_a_secret_from_the_scrubber() -> None:
+    """H-P7: what the scrubber sees is what the model would read, not what it is written with."""
+    advisor = ErrorAdvisor(scrub=lambda text: text.replace("hunter2", "[redacted]"))
+    [note] = advisor.advise([user(0), listed(1, "401 password hun\u200bter\ufe0f2 is wrong"), user(3)], HERE, at(4))
+    assert '"401 password [redacted] is wrong".' in note.text
