@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from compass_otel.classification_text import Text, words_of
+from compass_otel.classification_text import Text, foreign_letters, words_of
 
 
 class ErrorType(StrEnum):
@@ -100,20 +100,22 @@ class Phrase:
 
     raw: str
     words: str = field(init=False)
-    apart: frozenset[str] = field(init=False)
+    parts: frozenset[str] = field(init=False)
+    """Whole words, or letters of another alphabet, without all of which the wording cannot stand in a text."""
 
     def __post_init__(self) -> None:
         """Normalise once."""
         tokens = words_of(self.raw)
         alone = len(tokens) == 1
-        object.__setattr__(self, "apart", frozenset(tokens if alone else tokens[:-1]))
+        letters = foreign_letters(self.raw)
+        object.__setattr__(self, "parts", letters or frozenset(tokens if alone else tokens[:-1]))
         object.__setattr__(self, "words", f" {tokens[0]} " if alone else f" {' '.join(tokens)}")
 
     def found(self, text: Text) -> bool:
         """Whether `text` has this wording."""
         if self.raw.isascii():
-            return self.apart <= text.tokens and self.words in text.words
-        return not text.ascii_only and self.raw in text.plain
+            return self.parts <= text.tokens and self.words in text.words
+        return self.parts <= text.letters and self.raw in text.plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,11 @@ _SIMPLIFIED: Final = (
     "余额请过频务无权证连线时对长输试后错误费达拥挤负载饱账户账"
     "号钥认败内违规审实数续网络绝断开关没访问并发异应为许满总仅设"
 )
-_ALIKE: Final = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014\u00a0" + _TRADITIONAL, "''\"\"-- " + _SIMPLIFIED)
-"""Quotation marks and dashes of typography, and the commonest characters that two scripts write differently."""
+_ALIKE: Final = str.maketrans(
+    "\u2018\u2019\u201c\u201d\u2013\u2014\u00a0\u0130" + _TRADITIONAL, "''\"\"-- i" + _SIMPLIFIED
+)
+"""Quotation marks and dashes of typography, the one letter that grows in lower case, and the commonest characters that
+two scripts write differently."""
 
 _INVALID_WORDS: Final = (
     " invalid request error ",
@@ -69,7 +72,7 @@ class Text:
         plain: in lower case, escapes undone, noise gone, punctuation kept.
         words: the words of `plain`, one space before, between and after them; `camelCase` and `snake_case` parted.
         tokens: the same words as a set.
-        ascii_only: whether `plain` has nothing but ASCII.
+        letters: the characters of `plain` that are not ASCII.
         page: whether a web page stood in it.
         page_status: the HTTP status in the page's title or heading.
 
@@ -78,7 +81,7 @@ class Text:
     plain: str
     words: str
     tokens: frozenset[str]
-    ascii_only: bool
+    letters: frozenset[str]
     page: bool
     page_status: int | None
 
@@ -102,7 +105,7 @@ def read(message: str) -> Text:
     text = _without_noise(text)
     tokens = words_of(text)
     plain = text.lower()
-    return Text(plain, f" {' '.join(tokens)} ", frozenset(tokens), plain.isascii(), page, page_status)
+    return Text(plain, f" {' '.join(tokens)} ", frozenset(tokens), foreign_letters(plain), page, page_status)
 
 
 def render_message(value: object) -> str:
@@ -135,6 +138,11 @@ def edges(message: str) -> str:
 def words_of(text: str) -> list[str]:
     """Return the words of a text in lower case, `camelCase` parted; an id keeps its digits within a longer word."""
     return _WORD.findall(_CAMEL.sub(" ", text).lower())
+
+
+def foreign_letters(text: str) -> frozenset[str]:
+    """Return the characters of a text that are not ASCII."""
+    return frozenset() if text.isascii() else frozenset(letter for letter in set(text) if not letter.isascii())
 
 
 def _unescaped(text: str) -> str:

@@ -18,7 +18,8 @@ TYPICAL_S = 0.000_200
 UNITS = [
     " ", "\n", "x ", "1", "9 ", "{", "}", "[", '"', "'", "\\", '\\"', "\\\\", "\\n", "\\u4f60", "\\ud83e",
     "\\x41 ", "\\xe4\\xbd\\xa0", "<", "<html>", "<title>", "<h1>", "<a", "</", "&lt;", "A", "a", "aB", "Ab",
-    "ABc", "余", "請", "é", "\u200b", "\ud83e", "\x00", "\x1b[", "retry ", "retry after ", "wait 1 ",
+    "ABc", "余", "請", "é", "İ",
+    "ß", "余额", "请 ", "ünï ", "\u200b", "\ud83e", "\x00", "\x1b[", "retry ", "retry after ", "wait 1 ",
     "try again in 1 ", "1h", "1h2m", "requested ", "后", "1秒", "http://a ", "http://", "a.", "a.b/ ", "a.b/c",
     "/a", "/", "//", "req-", "req-1", "request id: ", "id ", '"code": ', '"code":4', "code 4", "status code ",
     "error code 429 ", "12345678-1234-", "exceed ", "exceeds the limit of ", "context ",
