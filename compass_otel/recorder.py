@@ -100,6 +100,10 @@ class SessionRecorder:
 
     def record(self, event: AgentEvent | Unmapped | Malformed, frames: Iterable[SessionFrame | Unmapped]) -> None:
         """Record one event with the frames it was mapped to, in order."""
+        if isinstance(event, TextDelta | ThinkingDelta):
+            # Nearly every event of a stream is one of these, and its frames hold neither failure nor state.
+            self._answers.chunk(event.at_ns)
+            return
         told = [frame for frame in frames if isinstance(frame, SessionFrame)]
         failures = [
             SessionFailure(error, frame.typed_event.event_id)
@@ -160,7 +164,7 @@ class SessionRecorder:
     ) -> None:
         runs = self._runs
         match event:
-            case TextDelta() | ThinkingDelta() | BlockStarted():
+            case BlockStarted():
                 self._answers.chunk(event.at_ns)
             case SessionOpened():
                 self._recording.identity = SessionIdentity.of(event)
