@@ -50,7 +50,9 @@ redcheck: $(VENV)/.dev ## break the code once per listed rule; a test must go re
 	$(RUN) tests/checks/redcheck.py $(ARGS)
 
 bench: $(VENV)/.dev ## measure speed and memory, as ratios
-	$(RUN) -m bench $(ARGS)
+	@status=0; for file in tests/bench/bench_*.py; do \
+	  echo "== $$file"; $(RUN) $$file $(ARGS) || status=1; \
+	done; exit $$status
 
 dist: $(VENV)/.dev ## build the source distribution and the wheel
 	@rm -rf dist
