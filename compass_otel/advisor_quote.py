@@ -37,7 +37,7 @@ _QUOTE_LIKE: Final = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f\uff02
 
 _BRACKET: Final = "[\\[\uff3b\u3010\u3014\u27e6]"
 _MARKERS: Final = re.compile(
-    f"[<\uff1c]|{_BRACKET}(?=\\W*error[\\W_]*advisor)|{_BRACKET}(?=/?[A-Za-z_]{{3,24}}\\])|`(?=``)|(?<=`)`|~(?=~~)|(?<=~)~",
+    f"[<\uff1c]|{_BRACKET}(?=\\W*error[\\W_]*advisor)|{_BRACKET}(?-i:(?=/?[A-Z_]{{3,24}}\\]))|`(?=``)|(?<=`)`|~(?=~~)|(?<=~)~",
     re.IGNORECASE,
 )
 _COMBINING: Final = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")

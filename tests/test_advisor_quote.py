@@ -111,8 +111,10 @@ def test_a_note_is_one_line_whose_quotation_the_text_cannot_leave(text: str) -> 
 def test_no_text_can_look_like_our_own_mark_or_a_marker_of_a_chat_template(text: str) -> None:
     """Our mark stands once, at the start; no tag, fence or bracketed role survives in the quotation."""
     rest = note_on(text).removeprefix("[error-advisor] ")
-    for mark in ("[error-advisor", "[error_advisor", "[error advisor", "<", "```", "~~~", "[inst]", "[/inst]"):
+    for mark in ("[error-advisor", "[error_advisor", "[error advisor", "<", "```", "~~~"):
         assert mark not in rest.lower()
+    for mark in ("[INST]", "[/INST]"):
+        assert mark not in rest
 
 
 @given(
