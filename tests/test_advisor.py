@@ -110,6 +110,9 @@ def test_the_clock_is_the_given_one() -> None:
 class _Broken:
     """A host's object that no one can read."""
 
+    def __repr__(self) -> str:
+        return "broken"  # a test's name must be the same in every process
+
     @property
     def role(self) -> str:
         msg = "no"
