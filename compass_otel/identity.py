@@ -76,6 +76,11 @@ class IdentityKeeper:
         if len(noted) > _MAX_OPEN_SPANS:
             noted.popitem(last=False)
 
+    @property
+    def has_notes(self) -> bool:
+        """Whether the identity of any open span is noted."""
+        return bool(self._noted)
+
     def lost(self, span: ReadableSpan) -> Mapping[str, AnyValue] | None:
         """Give what the span's limit threw out of its identity, and forget the span.
 

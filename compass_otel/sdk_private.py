@@ -129,6 +129,33 @@ fields: Final = _fields_private if PROBE.fast else fields_public
 plain: Final = _plain_private if PROBE.fast else plain_public
 """Attributes of an ended span, event or link as a dict not to be changed, and the number thrown out."""
 
+
+def _attributes_public(span: ReadableSpan) -> Attributes:
+    return span.attributes or {}
+
+
+def _attributes_private(span: ReadableSpan) -> Attributes:
+    bounded = span._attributes  # noqa: SLF001 - what this module is for
+    if type(bounded) is BoundedAttributes:
+        return bounded._dict  # noqa: SLF001
+    return cast("Attributes", bounded or {})
+
+
+attributes_of: Final = _attributes_private if PROBE.fast else _attributes_public
+"""Attributes of a span, open or ended, to look single keys up in; not to be walked, another thread may set some."""
+
+
+def processors_beside(span: object) -> tuple[object, ...]:
+    """Give the processors of the provider that a span comes from; empty where the SDK does not let them be seen.
+
+    Args:
+        span: As a processor gets it in `on_start`.
+
+    """
+    found = getattr(getattr(span, "_span_processor", None), "_span_processors", ())
+    return found if isinstance(found, tuple) else ()
+
+
 SUPPRESS_KEY: Final[str] = getattr(context_api, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation")
 """Context key that keeps instrumentations silent; the second name is what older instrumentations look for."""
 
