@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from compass_otel.advisor import ErrorAdvisor, Note
     from compass_otel.bridge import SessionBridge
-    from compass_otel.classification import Classification, Failure, classify
+    from compass_otel.classification import Advice, Classification, ErrorType, Failure, classify
     from compass_otel.errors import CompassError, ConfigError
     from compass_otel.id_generator import DerivedIdGenerator
     from compass_otel.mapper import EventMapper
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from compass_otel.unmapped import Malformed, Unmapped
 
 __all__ = [
+    "Advice",
     "Classification",
     "CompassError",
     "ConfigError",
     "Counts",
     "DerivedIdGenerator",
     "ErrorAdvisor",
+    "ErrorType",
     "EventMapper",
     "Failure",
     "KeepFailures",
@@ -54,12 +56,14 @@ __all__ = [
 ]
 
 _HOME = {
+    "Advice": "classification",
     "Classification": "classification",
     "CompassError": "errors",
     "ConfigError": "errors",
     "Counts": "sources",
     "DerivedIdGenerator": "id_generator",
     "ErrorAdvisor": "advisor",
+    "ErrorType": "classification",
     "EventMapper": "mapper",
     "Failure": "classification",
     "KeepFailures": "sampling",

@@ -87,7 +87,7 @@ class AnswerRecorder:
         self._describe(chat, message)
         if cut_short or not failure.aborted:
             chat.set({semconv.GEN_AI_RESPONSE_FINISH_REASONS: _CUT_GENERATION})
-        verdict = facts_of.judge(message, reason, recording.last_good_usage)
+        verdict = facts_of.judge(message, reason, recording.last_good_usage, recording.identity.agent)
         error = failure.judged(verdict)
         recording.mark(chat, error, at_ns)
         run.note_error(error)

@@ -43,8 +43,8 @@ def name(text: object, scrub: Callable[[str], str]) -> str:
     return cut(scrub(str(text)), _MAX_NAME_BYTES)
 
 
-def judge(message: AssistantMessage, reason: str, last_good: Usage | None) -> Classification:
-    """Classify a failed answer."""
+def judge(message: AssistantMessage, reason: str, last_good: Usage | None, agent: str) -> Classification:
+    """Classify a failed answer; agents count the tokens of a prompt differently, so `agent` matters."""
     return classify(
         Failure(
             message=message.error_message,
@@ -55,6 +55,7 @@ def judge(message: AssistantMessage, reason: str, last_good: Usage | None) -> Cl
             usage=usage_mapping(message.usage),
             last_good_usage=usage_mapping(last_good),
             stop_details=message.stop_details,
+            agent=agent,
         )
     )
 
