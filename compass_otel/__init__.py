@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compass_otel.advisor import ErrorAdvisor, Note
+    from compass_otel.advisor import ErrorAdvisor, Note, NoteKind
     from compass_otel.bridge import SessionBridge
     from compass_otel.classification import Advice, Classification, ErrorType, Failure, classify
     from compass_otel.errors import CompassError, ConfigError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from compass_otel.priority import is_failure, is_injection, is_lifecycle, is_session_error
     from compass_otel.recorder import SessionRecorder
     from compass_otel.recording import RecorderOptions, ToldNote
+    from compass_otel.renderers import HostFormat, render, takes_note
     from compass_otel.sampling import KeepFailures
     from compass_otel.scrubbing import Scrubber, scrub
     from compass_otel.sink import TwoLaneSpanProcessor
@@ -35,10 +36,12 @@ __all__ = [
     "ErrorType",
     "EventMapper",
     "Failure",
+    "HostFormat",
     "KeepFailures",
     "LaneStats",
     "Malformed",
     "Note",
+    "NoteKind",
     "RecorderOptions",
     "Scrubber",
     "SessionBridge",
@@ -52,7 +55,9 @@ __all__ = [
     "is_injection",
     "is_lifecycle",
     "is_session_error",
+    "render",
     "scrub",
+    "takes_note",
 ]
 
 _HOME = {
@@ -65,10 +70,12 @@ _HOME = {
     "ErrorAdvisor": "advisor",
     "ErrorType": "classification",
     "EventMapper": "mapper",
+    "HostFormat": "renderers",
     "Failure": "classification",
     "KeepFailures": "sampling",
     "LaneStats": "stats",
     "Malformed": "unmapped",
+    "NoteKind": "advisor",
     "Note": "advisor",
     "RecorderOptions": "recording",
     "Scrubber": "scrubbing",
@@ -83,7 +90,9 @@ _HOME = {
     "is_injection": "priority",
     "is_lifecycle": "priority",
     "is_session_error": "priority",
+    "render": "renderers",
     "scrub": "scrubbing",
+    "takes_note": "renderers",
 }
 """The module that each public name lives in; a test holds it and `__all__` to the same names."""
 

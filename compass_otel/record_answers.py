@@ -155,7 +155,8 @@ class AnswerRecorder:
 
     def _note_links(self) -> list[Link]:
         failed = self._recording.failed_spans
-        contexts = [failed[note.failed_at_ns] for note in self._recording.told if note.failed_at_ns in failed]
+        wanted = [note.failed_at_ns for note in self._recording.told if note.failed_at_ns is not None]
+        contexts = [failed[failed_at_ns] for failed_at_ns in wanted if failed_at_ns in failed]
         return [link_to(context, semconv.LINK_FAILED_SPAN) for context in contexts]
 
     def _write_notes(self, chat: OpenChat) -> None:
