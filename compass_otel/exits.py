@@ -1,5 +1,6 @@
 """Exit statuses of the commands, and the one line that says why."""
 
+import logging
 import sys
 from enum import IntEnum
 from typing import Final
@@ -35,6 +36,11 @@ MISSING_EXTRA: Final = "the commands need one more package; do: pip install 'com
 
 class WrongUseError(Exception):
     """The command line cannot be meant like that; the message says what to do instead."""
+
+
+def log_to_stderr() -> None:
+    """Let warnings of the parts (a refused connection, a full disk) reach the person, one line each."""
+    logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
 
 
 def complain(text: str) -> None:

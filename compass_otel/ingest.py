@@ -17,7 +17,7 @@ from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, IngestOptions
 from compass_otel.command_output import CommandOutput
 from compass_otel.events import BlockStarted, TextDelta, ThinkingDelta
-from compass_otel.exits import Exit, WrongUseError, complain
+from compass_otel.exits import Exit, WrongUseError, complain, log_to_stderr
 from compass_otel.growing import GrowingTree
 from compass_otel.id_generator import DerivedIdGenerator
 from compass_otel.input_pipeline import InputPipeline
@@ -37,6 +37,7 @@ _NO_AGENT: Final = "not the stream of an agent; start the agent with `--mode jso
 
 def run(options: IngestOptions) -> int:
     """Run the command; give the exit status. Raises WrongUseError. For the main thread alone."""
+    log_to_stderr()
     outlet = _open_outlet(options.send)
     try:
         output = CommandOutput(options.show, tee=options.tee)

@@ -15,7 +15,7 @@ from opentelemetry.trace import TracerProvider
 from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, ReplayOptions
 from compass_otel.command_output import CommandOutput
-from compass_otel.exits import complain
+from compass_otel.exits import complain, log_to_stderr
 from compass_otel.id_generator import DerivedIdGenerator
 from compass_otel.input_pipeline import InputPipeline
 from compass_otel.jsonout import RecordsObject
@@ -47,8 +47,9 @@ class Input:
 
 def run(options: ReplayOptions) -> int:
     """Run the command; give the exit status. Raises WrongUseError."""
+    log_to_stderr()
     with contextlib.ExitStack() as stack:
-        outlet = _open_outlet(options.send, again=options.again) if options.send else None
+        outlet = _open_outlet(options.send) if options.send else None
         if outlet is not None:
             stack.callback(outlet.abandon)
         try:
@@ -66,10 +67,10 @@ def run(options: ReplayOptions) -> int:
         return output.tally.exit_status(options.show.fail_on)
 
 
-def _open_outlet(send: "SendOptions", *, again: bool) -> "RunOutlet | None":
+def _open_outlet(send: "SendOptions") -> "RunOutlet | None":
     from compass_otel.exporting import open_run_outlet  # noqa: PLC0415  # what sends is not loaded to show only
 
-    return open_run_outlet(send, again=again)
+    return open_run_outlet(send)
 
 
 class Replay:

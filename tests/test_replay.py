@@ -260,6 +260,18 @@ def test_a_terminal_gets_colour_and_rows_of_its_width(columns: int) -> None:
     assert max(len(row) for row in plain.splitlines()) <= columns
 
 
+def test_long_reading_tells_how_far_it_is(tmp_path: Path) -> None:
+    """On a terminal a large file has a line that says how far reading is, gone at the end."""
+    lines = GOOD.read_bytes().splitlines(keepends=True)
+    delta = next(line for line in lines if b"text_delta" in line)
+    large = tmp_path / "large.jsonl"
+    large.write_bytes(b"".join(lines[:10]) + delta * 80_000 + b"".join(lines[10:]))
+    status, written = on_a_terminal("replay", "--json", large, env={"NO_COLOR": "1"})
+    assert status == 0
+    assert re.search(r"reading, \d+%, \d+ MB, \d+ MB/s", written)
+    assert "reading" not in written.rstrip().splitlines()[-1]
+
+
 def test_no_color_is_honoured() -> None:
     """With NO_COLOR a terminal gets not one escape."""
     _, written = on_a_terminal("replay", FAILED, env={"NO_COLOR": "1"})
