@@ -131,8 +131,8 @@ class _WeakEnd:
 
 def _wait(lane: TraceLane | PriorityLane, request: FlushRequest) -> bool:
     """Wait for the answer; where no thread can be started any more, do the worker's steps here."""
-    if not request.answered.is_set and not lane.worker.start():
-        while not request.answered.is_set and time.monotonic() < request.deadline:
+    if not request.answered.is_set() and not lane.worker.start():
+        while not request.answered.is_set() and time.monotonic() < request.deadline:
             delay = lane.step()
             if delay is None:
                 break
@@ -148,8 +148,10 @@ def survive_forks(pair: LanePair) -> None:
     """Keep a pair whole through forks, for as long as it lives; no reference keeps it alive."""
     global _hooked  # noqa: PLW0603 - the interpreter's hooks can't be taken back, so they are set once per process
     _living.add(pair)
-    if not _hooked and hasattr(os, "register_at_fork"):
-        _hooked = True
+    if _hooked:
+        return
+    _hooked = True
+    if hasattr(os, "register_at_fork"):
         os.register_at_fork(
             before=lambda: _each(LanePair.before_fork),
             after_in_parent=lambda: _each(LanePair.after_fork_in_parent),

@@ -247,6 +247,7 @@ class TraceLane:
             size >= self._wake_at
             or self._flushes
             or self._closed
+            or self._backoff.is_open
             or now - self._sent_at >= self._settings.schedule_delay_s
         )
 

@@ -26,7 +26,7 @@ from compass_otel.lanes import TraceLane
 from compass_otel.notices import Notice, Notices
 from compass_otel.open_runs import OpenRuns
 from compass_otel.otlp_settings import load_settings
-from compass_otel.priority import Rank, is_priority, is_session_error
+from compass_otel.priority import Rank, is_priority, is_session_error, rank_of
 from compass_otel.priority_lane import PriorityLane
 from compass_otel.sdk_private import attributes_of, processors_beside
 from compass_otel.sender import make_sender
@@ -289,12 +289,9 @@ class TwoLaneSpanProcessor(SpanProcessor):
             return
         if not is_priority(span):
             self._on_trace(span, lost)
-        elif is_session_error(span):
-            self._on_priority(span, Rank.SESSION_ERROR, lost)
-        elif self._chosen is not None and self._is_chosen(span):
-            self._on_priority(span, Rank.CHOSEN, lost)
-        else:
-            self._on_priority(span, Rank.LIFECYCLE, lost)
+            return
+        chosen = not is_session_error(span) and self._chosen is not None and self._is_chosen(span)
+        self._on_priority(span, rank_of(span, chosen=chosen), lost)
 
     def _on_noted(self, span: ReadableSpan) -> None:
         """Take a span of which something may have been noted at its start."""

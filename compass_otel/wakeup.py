@@ -28,7 +28,6 @@ class Wakeup:
             with contextlib.suppress(RuntimeError):  # another thread was faster between the two calls
                 self._lock.release()
 
-    @property
     def is_set(self) -> bool:
         """Whether the flag is up."""
         return not self._lock.locked()
