@@ -287,6 +287,11 @@ def test_a_terminal_shows_what_is_going_on(tmp_path: Path) -> None:
     """On a terminal one moving line tells what runs now; it is gone at the end."""
     seen = tmp_path / "seen"
     running = re.compile(r"└─ … .*tool bash \d+ ms")
+
+    def look(text: str) -> None:
+        if running.search(text):
+            seen.touch()
+
     script = tmp_path / "agent.sh"
     script.write_text(f"cat {KILLED}; for i in $(seq 100); do [ -e {seen} ] && exit; sleep 0.1; done\n")
     status, written = on_a_terminal(
@@ -294,7 +299,7 @@ def test_a_terminal_shows_what_is_going_on(tmp_path: Path) -> None:
         f"bash {script} | {' '.join(COMMAND)} ingest",
         env={"NO_COLOR": "1"},
         command=["/bin/bash"],
-        watch=lambda text: running.search(text) and seen.touch(),
+        watch=look,
     )
     assert status == 0
     assert seen.exists()

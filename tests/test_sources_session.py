@@ -101,7 +101,11 @@ def read(*entries: dict[str, Any], source: PiSession | None = None, end_ns: int 
 
 def three_turns() -> list[dict[str, Any]]:
     """Make three answered prompts, the second one failed."""
-    turns = [("stop", {}), ("error", {"errorMessage": "503 overloaded"}), ("stop", {})]
+    turns: list[tuple[str, dict[str, Any]]] = [
+        ("stop", {}),
+        ("error", {"errorMessage": "503 overloaded"}),
+        ("stop", {}),
+    ]
     lines: list[dict[str, Any]] = []
     for index, (stop, more) in enumerate(turns):
         lines.append(said(user(f"turn {index}"), index * 1000, 2 * index))
@@ -153,7 +157,7 @@ def test_a_file_tells_the_same_endings_as_its_stream(name: str) -> None:
         return
     assert [p["ending"] for p in stored] == [None if o == "incomplete" else "settled" for o in outcomes]
     stops = {m.timestamp_ms: m.stop_reason for m in answers(captured_file(name))}
-    told = [OUTCOMES.get(stops[p["answers"][-1]] if p["answers"] else "", "incomplete") for p in stored]
+    told = [OUTCOMES.get((stops[p["answers"][-1]] or "") if p["answers"] else "", "incomplete") for p in stored]
     # A retry wait that a person ended leaves nothing in any file: the error before it is what is there.
     if "/i3_" in name:
         assert (told, outcomes) == (["failed"], ["cancelled"])
@@ -191,7 +195,7 @@ def test_a_file_has_its_own_times(name: str) -> None:
         if not isinstance(event, MessageStarted | MessageEnded) or not isinstance(event.message, AssistantMessage):
             continue
         if isinstance(event, MessageStarted):  # the entry before may have been appended a moment after this began
-            assert 0 <= event.at_ns - event.message.timestamp_ms * 10**6 <= 5 * 10**6
+            assert 0 <= event.at_ns - (event.message.timestamp_ms or 0) * 10**6 <= 5 * 10**6
         else:
             assert iso(event.at_ns // 10**6) == appended[event.message.timestamp_ms]
 
@@ -366,7 +370,7 @@ def test_absurd_times_in_a_file_move_nothing() -> None:
 
 
 def _costs(events: list[Any]) -> float:
-    return sum(m.usage.cost_usd for m in answers(events) if m.usage)
+    return sum(m.usage.cost_usd or 0.0 for m in answers(events) if m.usage)
 
 
 def _forked(session_id: str = "s2", at: int = 60_000, **more: Any) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ def span(name: str, start_ms: int, end_ms: int | None, /, **fields: Any) -> dict
     """Give one span object; *fields* replace the defaults."""
     attributes = fields.pop("attributes", {})
     attributes = {"gen_ai.operation.name": name.partition(" ")[0], **attributes}
-    base = {
+    base: dict[str, Any] = {
         "name": name,
         "kind": "INTERNAL",
         "status": "UNSET",
