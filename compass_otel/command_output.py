@@ -121,7 +121,7 @@ class CommandOutput:
         if self._drawn:
             lines.insert(0, [])
         if self._title is not None:
-            lines.insert(bool(self._drawn), [(self._title, "dim")])
+            lines.insert(bool(self._drawn), [(harmless(one_line(self._title), canvas.encoding), "dim")])
             self._title = None
         self._drawn += 1
         with self._closed_pipe_ends_it():

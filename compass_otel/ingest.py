@@ -6,6 +6,7 @@ words; only a reader of its own that went away, or SIGTERM, end it before the in
 
 import os
 import signal
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, IngestOptions
 from compass_otel.command_output import CommandOutput
 from compass_otel.events import BlockStarted, TextDelta, ThinkingDelta
-from compass_otel.exits import Exit, WrongUseError, complain, log_to_stderr
+from compass_otel.exits import PROGRAM, Exit, WrongUseError, complain, log_to_stderr
 from compass_otel.growing import GrowingTree
 from compass_otel.id_generator import DerivedIdGenerator
 from compass_otel.input_pipeline import InputPipeline
@@ -79,6 +80,8 @@ class Ingest:
 
     def read(self) -> None:
         """Read, show and send until the input ends or somebody ends the reader."""
+        if sys.stdin.isatty():
+            self._output.say(f"reading from the terminal; meant is: pi --mode json ... | {PROGRAM} ingest")
         self._output.begin_input(STDIO, None)
         try:
             reading = open_source(STDIO, live=True, tap=self._output.pass_through, stopped=self._stopped)
@@ -111,7 +114,7 @@ class Ingest:
                 self._show(pipeline)
             if line is None:
                 self._output.flush()
-            if self._stopped():
+            if self._output.gone:
                 return
 
     def _end(self, reading: Reading, pipeline: InputPipeline) -> None:

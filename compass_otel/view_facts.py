@@ -150,8 +150,16 @@ def span_node(span: SpanObject, children: dict[str, list[SpanObject]], follow: F
         end_ns=span["end_unix_ns"],
         details=tuple(_details(span, fate, after_run=span["trace_id"] != follow.root["trace_id"])),
         card=card,
-        children=tuple(span_node(each, children, follow) for each in children.get(span["span_id"], [])),
+        children=(*_told(span), *(span_node(each, children, follow) for each in children.get(span["span_id"], []))),
     )
+
+
+def _told(span: SpanObject) -> Iterator[Node]:
+    """Give what the model was told with this request."""
+    for event in span["events"]:
+        if event["name"] == semconv.EVENT_ADVISOR_NOTE:
+            text = event["attributes"].get(semconv.ADVISOR_TEXT, "")
+            yield Node(Fate.NOTE, f"the model was told: {text}", event["time_unix_ns"])
 
 
 def span_name(span: SpanObject) -> str:
@@ -249,8 +257,6 @@ def event_node(event: EventObject, root: SpanObject, top: list[SpanObject], fate
         case semconv.EVENT_FALLBACK:
             change = [str(attributes.get(key, "?")) for key in (semconv.MODEL_FALLBACK_FROM, semconv.MODEL_FALLBACK_TO)]
             return Node(Fate.NOTE, f"model fallback from {change[0]} to {change[1]}", at_ns)
-        case semconv.EVENT_ADVISOR_NOTE:
-            return Node(Fate.NOTE, f"the model was told: {attributes.get(semconv.ADVISOR_TEXT, '')}", at_ns)
         case _:
             # Retries are told by the cards that they follow; states say nothing that rows and outcome do not.
             return None

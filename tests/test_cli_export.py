@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from command_support import CAPTURES, compass
+from command_support import CAPTURES, COMMAND, LIMIT_S, compass
 from receivers import Mode, Receiver
 
 if TYPE_CHECKING:
@@ -165,6 +167,31 @@ def test_what_ingest_could_not_send_waits_in_the_spool(receiver: Receiver, tmp_p
     compass("ingest", "--endpoint", url, "--spool", spool, stdin=GOOD.read_bytes())
     outcomes = {span.attributes.get("compass.outcome") for span in receiver.spans() if span.name == "invoke_agent pi"}
     assert outcomes == {"failed"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_ingest_with_everything_sent(receiver: Receiver, number: signal.Signals) -> None:
+    """After Ctrl-C or SIGTERM the open run is sent as cancelled, without an error."""
+    stream = CAPTURES / "pi-1.6" / "o2_sigkill_during_tool.events.jsonl"
+    process = subprocess.Popen(
+        [*COMMAND, "ingest", "--endpoint", base(receiver)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(stream.read_bytes())
+    process.stdin.flush()
+    assert b"running" in process.stdout.readline()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, err
+    assert b"1 run: 1 cancelled" in out
+    (run,) = [span for span in receiver.spans() if span.name.startswith("invoke_agent")]
+    assert run.attributes["compass.outcome"] == "cancelled"
+    assert run.status_code == 0
+    assert len(receiver.spans()) == 3
 
 
 def test_without_an_endpoint_nothing_is_kept(tmp_path: Path) -> None:

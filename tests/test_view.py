@@ -180,6 +180,13 @@ def test_events_of_the_run_stand_in_order_between_its_spans() -> None:
     ]
 
 
+def test_what_the_model_was_told_stands_under_the_request_that_told_it() -> None:
+    """An advisor's note is shown with the model call whose request carried it."""
+    note = event("compass.advisor.note", 10, compass__advisor__text="[error-advisor] The last request failed.")
+    rows = drawn(run("completed", root(200), {**chat(10, 40), "events": [note]}, chat(70, 200)))
+    assert rows[-2] == "│  └─ » the model was told: [error-advisor] The last request failed."
+
+
 def test_an_empty_answer_is_marked() -> None:
     """An answer that ended well and holds nothing is not drawn like one that says something."""
     assert any(
