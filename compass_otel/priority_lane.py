@@ -151,9 +151,9 @@ class PriorityLane:
         return Wakeup()
 
     def _is_known_to_be_slow(self) -> bool:
-        """Whether the circuit is open: the last attempt failed, or one is out for longer than anybody would wait."""
+        """Whether the circuit is open: the last attempt failed, or one is out for half of what anybody would wait."""
         since = self._sending_since
-        return self._backoff.is_open or (since is not None and self._clock() - since >= self._gate.wait_s)
+        return self._backoff.is_open or (since is not None and self._clock() - since >= self._gate.wait_s / 2)
 
     def _keep(self, entry: Entry) -> None:
         if self.store is not None and self.store.append(entry, Place.ACCEPTED):
@@ -247,6 +247,7 @@ class PriorityLane:
         if now - self._tidied_at >= _HOUSEKEEPING_S:
             self._tidied_at = now
             self._keep_house()
+        self._place_flushes()
         if now >= self._backoff.until or (self._flushes and not self._backoff.is_asked and self._flushes.first_try()):
             while not self._ended and self._send_some():
                 self._answer_flushes()
@@ -355,12 +356,16 @@ class PriorityLane:
     def _answer_flushes(self) -> None:
         if not self._flushes:
             return
+        self._place_flushes()
+        if self.store is not None and self.store.needs_stock:
+            self.store.take_stock()
+        self._flushes.settle(self._clock(), self._is_settled, self.stats().lost)
+
+    def _place_flushes(self) -> None:
+        """Note where the spool is for whoever asks now; what is appended after that is not part of the question."""
         if self.store is not None:
-            if self.store.needs_stock:
-                self.store.take_stock()
             for request in self._flushes.unplaced():
                 request.position = self.store.position()
-        self._flushes.settle(self._clock(), self._is_settled, self.stats().lost)
 
     def _is_settled(self, request: FlushRequest) -> bool:
         if self._memory.holds_up_to(request.goal):

@@ -161,7 +161,7 @@ class SpoolStore:
         if self._unreadable or self.spool.was_replaced():
             self._repair()
         self._try(self.spool.tidy)
-        if self.needs_stock:
+        if self._ledger.number(Place.SPOOLED):
             self.take_stock()
 
     def close(self) -> None:

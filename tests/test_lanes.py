@@ -140,7 +140,8 @@ def test_delays_grow_and_end_with_the_first_success() -> None:
     lane = Lane(sender)
     lane.offer_all("one")
     delays = [lane.later(5) or 0.0]
-    delays += [lane.later(delays[-1] + 0.001) or 0.0 for _ in range(9)]
+    for _ in range(9):
+        delays.append(lane.later(delays[-1] + 0.001) or 0.0)
     assert all(0.8 * 0.1 * 2**n <= delay <= 1.2 * 0.1 * 2**n for n, delay in enumerate(delays[:5]))
     assert all(4.0 <= delay <= 6.0 for delay in delays[6:])
     sender.always = None
