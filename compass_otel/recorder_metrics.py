@@ -19,14 +19,16 @@ _TOOL_KEYS = (semconv.GEN_AI_OPERATION_NAME, semconv.GEN_AI_TOOL_NAME, semconv.E
 _RUN_KEYS = (
     semconv.GEN_AI_OPERATION_NAME,
     semconv.GEN_AI_AGENT_NAME,
+    semconv.GEN_AI_PROVIDER_NAME,
     semconv.GEN_AI_REQUEST_MODEL,
     semconv.ERROR_TYPE,
     semconv.OUTCOME,
 )
+_MODEL_KEYS = (semconv.GEN_AI_PROVIDER_NAME, semconv.GEN_AI_REQUEST_MODEL)
 
 
 class SessionMetrics:
-    """Durations, tokens, session errors and retries of runs. Thread-safe as the meter is; never blocks."""
+    """Durations, tokens, cost, session errors and retries of runs. Thread-safe as the meter is; never blocks."""
 
     def __init__(self, meter_provider: MeterProvider | None) -> None:
         meter = get_meter(semconv.SCOPE_NAME, meter_provider=meter_provider)
@@ -61,11 +63,18 @@ class SessionMetrics:
             semconv.METRIC_RETRIES, unit="{retry}", description="Automatic retries that the agent announced."
         )
         self._runs = meter.create_counter(semconv.METRIC_RUNS, unit="{run}", description="Prompt runs by outcome.")
+        self._cost = meter.create_counter(
+            semconv.METRIC_COST,
+            unit="{USD}",
+            description="What model requests cost, failed ones too, as the agent says.",
+        )
 
     def request_ended(self, attributes: Attributes, duration_ns: int, usage: Usage | None) -> None:
         """Record a model request that ended, well or not."""
         facts = pick(attributes, *_REQUEST_KEYS)
         self._request_duration.record(duration_ns / _NS_PER_S, facts)
+        if usage is not None and usage.cost_usd:
+            self._cost.add(usage.cost_usd, pick(attributes, *_MODEL_KEYS))
         if usage is None or semconv.ERROR_TYPE in facts:
             return
         shared = {key: value for key, value in facts.items() if key != semconv.OUTCOME}
@@ -81,11 +90,12 @@ class SessionMetrics:
         """Record a run that ended."""
         facts = pick(attributes, *_RUN_KEYS)
         self._run_duration.record(duration_ns / _NS_PER_S, facts)
-        self._runs.add(1, facts)
+        # Whether retries ended well, on the counter alone: runs that a retry saved are neither failed nor untroubled.
+        self._runs.add(1, {**facts, **pick(attributes, semconv.RETRY_RECOVERED)})
 
     def session_error(self, kind: str, error_type: str | None, attributes: Attributes) -> None:
         """Count a session error; a cancel has no `error.type`."""
-        facts = pick(attributes, semconv.GEN_AI_PROVIDER_NAME, semconv.GEN_AI_REQUEST_MODEL)
+        facts = pick(attributes, *_MODEL_KEYS)
         facts[semconv.SESSION_ERROR_KIND] = kind
         if error_type is not None:
             facts[semconv.ERROR_TYPE] = error_type
@@ -93,4 +103,4 @@ class SessionMetrics:
 
     def retry(self, attributes: Attributes) -> None:
         """Count an announced retry."""
-        self._retries.add(1, pick(attributes, semconv.GEN_AI_PROVIDER_NAME, semconv.GEN_AI_REQUEST_MODEL))
+        self._retries.add(1, pick(attributes, *_MODEL_KEYS))

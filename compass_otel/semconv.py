@@ -170,6 +170,8 @@ METRIC_TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 METRIC_SESSION_ERRORS: Final = "compass.session.errors"
 METRIC_RETRIES: Final = "compass.retries"
 METRIC_RUNS: Final = "compass.runs"
+METRIC_COST: Final = "compass.cost.usd"
+"""A counter; its unit is in its name, since the units of the conventions know no currency."""
 
 DURATION_BUCKETS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 AGENT_DURATION_BUCKETS_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)

@@ -292,6 +292,32 @@ def test_metrics_of_a_host() -> None:
     assert run.attributes["compass.outcome"] == "completed"
 
 
+def test_what_metrics_tell_of_a_run_that_a_retry_saved() -> None:
+    """Cost counts the failed request too; the run says its provider, its model and that a retry repaired it."""
+    reader = InMemoryMetricReader()
+    bridge = SessionBridge(
+        tracer_provider=CollectingProvider().tracer_provider,
+        meter_provider=MeterProvider([reader], shutdown_on_exit=False),
+    )
+    retry = {"type": "auto_retry_start", "attempt": 1, "maxAttempts": 1, "delayMs": 1, "errorMessage": "529 Overloaded"}
+    saved = {"type": "auto_retry_end", "success": True, "attempt": 1}
+    for record in [*begin(), *answer(**FAILED), retry, {"type": "agent_start"}, *answer(at=20), saved, *SETTLED]:
+        bridge.feed(record)
+    found = metrics_of(reader)
+    model = {"gen_ai.provider.name": "anthropic", "gen_ai.request.model": "model-x"}
+    assert [(point.value, dict(point.attributes)) for point in found["compass.cost.usd"]] == [(0.5, model)]
+    (run,) = found["compass.runs"]
+    facts = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "pi",
+        **model,
+        "compass.outcome": "completed",
+    }
+    assert dict(run.attributes) == {**facts, "compass.retry.recovered": True}
+    (duration,) = found["gen_ai.invoke_agent.duration"]
+    assert dict(duration.attributes) == facts
+
+
 def test_runs_of_a_session_link_back() -> None:
     """Each run links to the session's previous run and shares its conversation id, in a trace of its own."""
     other = {**USER, "timestamp": MS + 50}
