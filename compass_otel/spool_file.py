@@ -81,6 +81,26 @@ PRAGMA user_version = {_VERSION};
 """  # noqa: S608 - only constants of this module are put in
 
 
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """The form of a database file in a state folder: the spool's, or that of another module that keeps one so."""
+
+    name: str
+    application_id: int
+    version: int
+    schema: str
+    """Makes the tables, and sets the two numbers above."""
+    probe: str
+    """A query that only a file of this form can answer."""
+    aside: str
+    """What the name of an unreadable file begins with, once it was set aside."""
+
+
+SPOOL_FORM: Final = FileForm(
+    FILE_NAME, _APPLICATION_ID, _VERSION, _SCHEMA, "SELECT next, bytes, evictions FROM total", "unreadable"
+)
+
+
 class SpoolFault(StrEnum):
     """What is wrong with a spool; each asks for something else."""
 
@@ -172,13 +192,14 @@ def make_folder(folder: Path) -> None:
         raise spool_error(error) from error
 
 
-def open_database(path: Path, *, fsync: bool, busy_timeout_s: float) -> sqlite3.Connection:
+def open_database(path: Path, *, fsync: bool, busy_timeout_s: float, form: FileForm = SPOOL_FORM) -> sqlite3.Connection:
     """Open the database file, making it private and in our format when absent.
 
     Args:
         path: The file.
         fsync: Wait for the disk at every change.
         busy_timeout_s: How long a statement waits for other connections, seconds.
+        form: What the file must be.
 
     Returns:
         A connection in autocommit mode that several threads may use in turn.
@@ -198,7 +219,7 @@ def open_database(path: Path, *, fsync: bool, busy_timeout_s: float) -> sqlite3.
         # Whoever appends must not pay for the checkpoint: the worker does it; this bound is for the case that it can't.
         connection.execute("PRAGMA wal_autocheckpoint = 16384")
         connection.execute("PRAGMA journal_size_limit = 4194304")
-        _check_format(connection)
+        _check_format(connection, form)
     except (sqlite3.Error, OSError, SpoolError) as error:
         if connection is not None:
             connection.close()
@@ -229,30 +250,31 @@ def _use_write_ahead_log(connection: sqlite3.Connection, timeout_s: float) -> No
             return
 
 
-def _check_format(connection: sqlite3.Connection) -> None:
+def _check_format(connection: sqlite3.Connection, form: FileForm) -> None:
     """Make the tables in an empty file; refuse a file that is not ours."""
     for _ in range(_BUSY_RETRIES):
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application == _APPLICATION_ID and 1 <= version <= _VERSION:
-            connection.execute("SELECT next, bytes, evictions FROM total").fetchone()
+        if application == form.application_id and 1 <= version <= form.version:
+            connection.execute(form.probe).fetchone()
             return
         if application or version or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
             raise SpoolError(SpoolFault.UNREADABLE, f"format {application:#x}/{version} is not ours")
         try:
-            connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+            connection.executescript(f"BEGIN IMMEDIATE;{form.schema}COMMIT;")
         except sqlite3.OperationalError:  # another process made the tables in between: look again
             if connection.in_transaction:
                 connection.rollback()
     raise SpoolError(SpoolFault.BUSY, "another process keeps making the tables")
 
 
-def set_aside(folder: Path, identity: FileIdentity | None) -> Path | None:
+def set_aside(folder: Path, identity: FileIdentity | None, form: FileForm = SPOOL_FORM) -> Path | None:
     """Rename an unreadable database file, with its log, so that a new one can take its place.
 
     Args:
         folder: The spool's folder.
         identity: The file that was found unreadable; if another stands there by now, somebody else was faster.
+        form: Which of the folder's files it is.
 
     Returns:
         The new path; None if there was nothing to do.
@@ -261,7 +283,7 @@ def set_aside(folder: Path, identity: FileIdentity | None) -> Path | None:
         SpoolError: The file can't be renamed.
 
     """
-    path = folder / FILE_NAME
+    path = folder / form.name
     lock = FileLock(folder / "folder.lock")
     try:
         deadline = time.monotonic() + _FOLDER_LOCK_S
@@ -271,11 +293,12 @@ def set_aside(folder: Path, identity: FileIdentity | None) -> Path | None:
             time.sleep(0.005)
         if identity_of(path) is None or (identity is not None and identity_of(path) != identity):
             return None
-        aside = folder / f"unreadable-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:6]}.sqlite3"
+        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        aside = folder / f"{form.aside}-{now}-{uuid.uuid4().hex[:6]}.sqlite3"
         for suffix in reversed(_SUFFIXES):  # the log first: a new file must never meet the old one's log
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
-        _forget_old_ones(folder)
+        _forget_old_ones(folder, form)
     except OSError as error:
         raise spool_error(error) from error
     finally:
@@ -283,13 +306,13 @@ def set_aside(folder: Path, identity: FileIdentity | None) -> Path | None:
     return aside
 
 
-def unreadable_files(folder: Path) -> list[Path]:
+def unreadable_files(folder: Path, form: FileForm = SPOOL_FORM) -> list[Path]:
     """List the files that were set aside, oldest first."""
-    return sorted(folder.glob("unreadable-*.sqlite3"))
+    return sorted(folder.glob(f"{form.aside}-*.sqlite3"))
 
 
-def _forget_old_ones(folder: Path) -> None:
+def _forget_old_ones(folder: Path, form: FileForm) -> None:
     """Keep the disk bounded: an unreadable file is evidence, a pile of them is a leak."""
-    for path in unreadable_files(folder)[:-_KEPT_UNREADABLE_FILES]:
+    for path in unreadable_files(folder, form)[:-_KEPT_UNREADABLE_FILES]:
         for suffix in _SUFFIXES:
             Path(f"{path}{suffix}").unlink(missing_ok=True)
