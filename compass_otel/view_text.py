@@ -16,6 +16,8 @@ _SEPARATORS: Final = frozenset({"", "·", ","})
 """What stands between two facts, blanks aside: neither begins a row nor ends one."""
 _WHOLE_CELLS: Final = 24
 """A piece up to this wide is one fact (`attempt 2`, `160 ms`) and is not broken at its blanks."""
+_WORTH_CELLS: Final = 8
+"""A word wider than a row begins in the row before if there are so many cells left."""
 _TAB: Final = "    "
 # Controls, formats (bidi marks and zero-width characters among them), surrogates, line and paragraph separators.
 _HARMFUL_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -56,16 +58,23 @@ def wrap(line: Line, width: int) -> list[Line]:
     for text, style in line:
         for word in [text] if len(text) <= min(_WHOLE_CELLS, width) else _words(text):
             size = cell_len(word)
-            if used and used + size > width:
+            fits = used + size <= width
+            if used and not fits and (size <= width or width - used < _WORTH_CELLS):
                 rows.append([])
                 used = 0
             if word.strip() in _SEPARATORS and not used and len(rows) > 1:
                 continue
-            pieces = [word] if size <= width else chop_cells(word, max(width, 2))
-            rows[-1].append((pieces[0], style))
-            rows += [[(piece, style)] for piece in pieces[1:]]
-            used = cell_len(pieces[-1]) if len(pieces) > 1 else used + size
+            first, *further = [word] if fits or size <= width else _chopped(word, width - used, width)
+            rows[-1].append((first, style))
+            rows += [[(piece, style)] for piece in further]
+            used = cell_len(further[-1]) if further else used + cell_len(first)
     return [_joined(_trimmed(row) if index < len(rows) - 1 else row) for index, row in enumerate(rows)]
+
+
+def _chopped(word: str, first_cells: int, cells: int) -> list[str]:
+    """Cut a word that is wider than a row: the first piece fills the row that it begins in."""
+    first = chop_cells(word, max(first_cells, 2))[0]
+    return [first, *chop_cells(word[len(first) :], max(cells, 2))]
 
 
 def _trimmed(row: Line) -> Line:

@@ -56,8 +56,9 @@ def on_a_terminal(
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        os.environ.update({"TERM": "xterm-256color", **(env or {})})
-        os.execv(command[0], [*command, *map(str, arguments)])  # noqa: S606  # the child of a terminal of its own
+        # Not `execv`: readline, which pytest loads, puts the size of its own terminal into the environment below Python's.
+        variables = {**os.environ, "TERM": "xterm-256color", **(env or {})}
+        os.execve(command[0], [*command, *map(str, arguments)], variables)  # noqa: S606  # a terminal's child
     written = b""
     while True:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import time
@@ -257,7 +258,7 @@ def test_a_terminal_gets_colour_and_rows_of_its_width(columns: int) -> None:
     assert status == 0
     assert "\x1b[1;31m✖ FAILED" in written
     plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", written).replace("\r", "")
-    assert max(len(row) for row in plain.splitlines()) <= columns
+    assert [row for row in plain.splitlines() if len(row) > columns] == []
 
 
 def test_long_reading_tells_how_far_it_is(tmp_path: Path) -> None:
@@ -317,12 +318,14 @@ def test_hostile_text_is_harmless_on_a_terminal(tmp_path: Path) -> None:
 
 def test_help_is_quick_and_shows_examples_and_statuses() -> None:
     """`--help` needs a fraction of a second, and tells how to use the command and what its exit status means."""
-    times = []
+    spent_s = []
     for _ in range(3):
-        begun = time.monotonic()
+        # Processor time, since others may keep the machine busy: start-up hardly waits for anything else.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = compass("--help")
-        times.append(time.monotonic() - begun)
-    assert min(times) < 0.3
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent_s) < 0.3
     assert "pi --mode json" in done.stdout
     assert "3  with --fail-on" in done.stdout
     assert "3  with --fail-on" in compass("replay", "--help").stdout
