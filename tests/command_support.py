@@ -56,7 +56,7 @@ def on_a_terminal(
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        # Not `execv`: readline, which pytest loads, puts the size of its own terminal into the environment below Python's.
+        # Not `execv`: readline, which pytest loads, writes its own COLUMNS into the environment below Python.
         variables = {**os.environ, "TERM": "xterm-256color", **(env or {})}
         os.execve(command[0], [*command, *map(str, arguments)], variables)  # noqa: S606  # a terminal's child
     written = b""
