@@ -91,7 +91,7 @@ class TraceLane:
 
         """
         if self._closed:
-            self._ledger.move(None, Place.DROPPED, 1, Loss.SHUTDOWN)
+            self._ledger.move(None, Place.DROPPED, 1, Loss.ALREADY_SHUTDOWN)
             return
         if extra:
             self._sending.keep_extra(span, extra)
@@ -168,7 +168,7 @@ class TraceLane:
 
         """
         stats = self.stats()
-        request = FlushRequest(deadline, goal=stats.accepted, lost_before=stats.lost)
+        request = FlushRequest(deadline, goal=stats.accepted, lost_before=stats.lost_of_accepted)
         if not stats.waiting:
             request.answer(delivered=True)
             return request
@@ -341,4 +341,4 @@ class TraceLane:
     def _answer_flushes(self) -> None:
         stats = self.stats()
         settled = stats.delivered + stats.lost
-        self._flushes.settle(self._clock(), lambda request: settled >= request.goal, stats.lost)
+        self._flushes.settle(self._clock(), lambda request: settled >= request.goal, stats.lost_of_accepted)

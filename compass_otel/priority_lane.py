@@ -159,7 +159,7 @@ class PriorityLane:
         if self.store is not None and self.store.append(entry, Place.ACCEPTED):
             return
         if self._ended:
-            self._ledger.move(Place.ACCEPTED, Place.FAILED, 1, Loss.SHUTDOWN)
+            self._ledger.move(Place.ACCEPTED, Place.FAILED, 1, Loss.ALREADY_SHUTDOWN)
             return
         self._ledger.move(Place.ACCEPTED, Place.WAITING)
         self._count_evicted(self._memory.put(entry))
@@ -188,7 +188,7 @@ class PriorityLane:
 
         """
         stats = self.stats()
-        request = FlushRequest(deadline, goal=next(self._seqs), lost_before=stats.lost)
+        request = FlushRequest(deadline, goal=next(self._seqs), lost_before=stats.lost_of_accepted)
         if not stats.undelivered:
             request.answer(delivered=True)
             return request
@@ -359,7 +359,7 @@ class PriorityLane:
         self._place_flushes()
         if self.store is not None and self.store.needs_stock:
             self.store.take_stock()
-        self._flushes.settle(self._clock(), self._is_settled, self.stats().lost)
+        self._flushes.settle(self._clock(), self._is_settled, self.stats().lost_of_accepted)
 
     def _place_flushes(self) -> None:
         """Note where the spool is for whoever asks now; what is appended after that is not part of the question."""

@@ -33,7 +33,9 @@ class Loss(StrEnum):
     QUEUE_FULL = "queue_full"
     """Trace lane: the oldest had to go for a newer one."""
     SHUTDOWN = "shutdown"
-    """Ended after shutdown, or still undelivered when its time was over."""
+    """Still undelivered when the time for shutdown was over."""
+    ALREADY_SHUTDOWN = "already_shutdown"
+    """Ended after shutdown."""
     REENTRY = "reentry"
     """A span that our own sending made: sending it would make another."""
     ENCODING = "encoding"
@@ -87,6 +89,12 @@ class LaneStats:
     def lost(self) -> int:
         """Dropped, rejected and failed together."""
         return sum(self.dropped.values()) + sum(self.rejected.values()) + sum(self.failed.values())
+
+    @property
+    def lost_of_accepted(self) -> int:
+        """The lost without those that were refused on arrival: what a flush asks about."""
+        refused = (Loss.ALREADY_SHUTDOWN, Loss.REENTRY)
+        return self.lost - sum(places.get(loss, 0) for places in (self.dropped, self.failed) for loss in refused)
 
     @property
     def undelivered(self) -> int:
