@@ -77,6 +77,15 @@ def test_drops_are_counted_per_trace() -> None:
     assert [lane.dropped_of_trace(each.context.trace_id) for each in spans[:3]] == [1, 1, 0]
 
 
+def test_drops_of_one_trace_add_up() -> None:
+    """Several drops of one trace are one number that grows."""
+    lane = Lane(FakeSender())
+    one = span("s")
+    for _ in range(13):
+        lane.offer(one)
+    assert lane.dropped_of_trace(one.context.trace_id) == 3
+
+
 def test_counts_of_traces_are_bounded() -> None:
     """A host with endless traces does not grow us: the oldest traces are forgotten, the total is not."""
     lane = Lane(FakeSender(), QueueSettings(max_queue_size=1))
