@@ -44,6 +44,8 @@ class ReplayOptions:
     send: SendOptions | None = None
     """None: nothing is sent and no socket opened."""
     again: bool = False
+    html: str | None = None
+    """Where the page goes: a path, `-` for standard output, None for nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,9 @@ def add_replay_arguments(parser: ArgumentParser) -> None:
         help="file or folder; - is standard input; without one, the newest session of the agents on this machine",
     )
     _add_show_arguments(parser)
+    parser.add_argument(
+        "--html", metavar="FILE", help="write one HTML page with all runs, for any browser; - is standard output"
+    )
     sending = parser.add_argument_group("sending to a backend")
     sending.add_argument(
         "--export", action="store_true", help="send the spans over OTLP; without it no socket is opened"
@@ -121,8 +126,10 @@ def replay_options(parsed: Namespace) -> ReplayOptions:
     show = _show_options(parsed)
     if not parsed.export and (parsed.endpoint or parsed.spool or parsed.again):
         raise WrongUseError("--endpoint, --spool and --again say how to send: add --export")
+    if parsed.html == STDIO and (show.as_json or show.frames == STDIO):
+        raise WrongUseError("--html - needs standard output for itself: give --html a file, or the others")
     send = _send_options(parsed, parsed.timeout) if parsed.export else None
-    return ReplayOptions(tuple(parsed.paths), show, send, parsed.again)
+    return ReplayOptions(tuple(parsed.paths), show, send, parsed.again, parsed.html)
 
 
 def ingest_options(parsed: Namespace) -> IngestOptions:

@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
 from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, ShowOptions
@@ -27,6 +27,16 @@ FAILING: Final = frozenset({"failed", "cancelled", "incomplete"})
 """What `--failures` shows."""
 
 
+class RunPage(Protocol):
+    """A page that collects runs and is written at the end (`compass_otel.html_page`)."""
+
+    def add_run(self, run: CollectedRun, source: str) -> None:
+        """Add a run that was read from *source*. Raises OSError."""
+
+    def finish(self, closing: Sequence[str]) -> None:
+        """Write the page, *closing* lines at its foot. Raises OSError."""
+
+
 class CommandOutput:
     """Everything that a command writes. Not thread-safe; blocks as its streams do.
 
@@ -34,14 +44,15 @@ class CommandOutput:
     raises OSError.
     """
 
-    def __init__(self, show: ShowOptions, *, tee: bool = False) -> None:
-        """Open the frames' file, if one is asked for. Raises OSError."""
+    def __init__(self, show: ShowOptions, *, tee: bool = False, page: RunPage | None = None) -> None:
+        """Open the frames' file, if one is asked for; a *page* takes the place of the tree. Raises OSError."""
         self.show = show
+        self._page = page
         self.tally = Tally()
         self.gone = False
         self._tee = tee
         self.notes = Screen(sys.stderr)
-        self._stdout_taken = show.as_json or show.frames == STDIO
+        self._stdout_taken = show.as_json or show.frames == STDIO or page is not None
         self.screen = self._tree_screen()
         self._frames: TextIO | None = self._open_frames()
         self._json: InputJsonWriter | None = None
@@ -100,6 +111,8 @@ class CommandOutput:
         self.tally.outcomes[run.outcome] += 1
         if self.show.failures_only and run.outcome not in FAILING:
             return
+        if self._page is not None:
+            self._page.add_run(run, self._source)
         if self._json is not None:
             self._json.add_run(run.json())
         elif self.screen is not None and not self.gone:
@@ -162,6 +175,12 @@ class CommandOutput:
         """Write one line to standard error."""
         self.notes.status([])
         complain(harmless(one_line(scrub(text)), sys.stderr.encoding or "ascii"))
+
+    def finish_page(self) -> None:
+        """Write the page, if there is one. Raises OSError."""
+        if self._page is not None:
+            with self._closed_pipe_ends_it():
+                self._page.finish(self.tally.lines())
 
     def close(self) -> None:
         """Write the summary and close the frames' file."""

@@ -30,6 +30,7 @@ from compass_otel.sources.reading import NotReadableError, Reading, open_source
 if TYPE_CHECKING:
     from compass_otel.command_options import SendOptions
     from compass_otel.exporting import RunOutlet
+    from compass_otel.html_page import HtmlPage
 
 _NO_AGENT: Final = (
     "not a stream or session file of Pi or oh-my-pi; give what `pi --mode json` printed, or a session file"
@@ -52,15 +53,22 @@ def run(options: ReplayOptions) -> int:
         outlet = _open_outlet(options.send) if options.send else None
         if outlet is not None:
             stack.callback(outlet.abandon)
+        target = options.html
         try:
-            output = CommandOutput(options.show)
+            page = _open_page(target) if target else None
+            if page is not None:
+                stack.callback(page.abandon)
+            target = options.show.frames
+            output = CommandOutput(options.show, page=page)
         except OSError as error:
-            complain(f"{options.show.frames}: cannot be written: {error.strerror}")
+            complain(f"{target}: cannot be written: {error.strerror}")
             return 1
-        replay = Replay(output, outlet)
+        replay = Replay(output, outlet, wanted_whole=page is not None)
         replay.read(list(replay.inputs(options.paths)))
         if outlet is not None:
             outlet.finish(output.complain)
+        if options.html:
+            _finish_page(output, options.html)
         output.close()
         if outlet is not None:
             output.say(outlet.last_line())
@@ -73,12 +81,32 @@ def _open_outlet(send: "SendOptions") -> "RunOutlet | None":
     return open_run_outlet(send)
 
 
-class Replay:
-    """Reads the inputs of one command, one after the other. Not thread-safe."""
+def _open_page(target: str) -> "HtmlPage":
+    from compass_otel.html_page import HtmlPage  # noqa: PLC0415  # same
 
-    def __init__(self, output: CommandOutput, outlet: "RunOutlet | None") -> None:
+    return HtmlPage(target)
+
+
+def _finish_page(output: CommandOutput, target: str) -> None:
+    try:
+        output.finish_page()
+    except OSError as error:
+        output.complain(f"{target}: cannot be written: {error.strerror}")
+        return
+    if target != STDIO:
+        output.say(f"wrote {target}; open it in a browser")
+
+
+class Replay:
+    """Reads the inputs of one command, one after the other. Not thread-safe.
+
+    With *wanted_whole* it reads on when nobody reads its standard output any more: a page wants it all.
+    """
+
+    def __init__(self, output: CommandOutput, outlet: "RunOutlet | None", *, wanted_whole: bool = False) -> None:
         self._output = output
         self._outlet = outlet
+        self._wanted_whole = wanted_whole or outlet is not None
         self._history = History()
 
     def inputs(self, paths: Sequence[str]) -> Iterator[Input]:
@@ -110,7 +138,7 @@ class Replay:
         screen = self._output.notes if self._output.notes.moving else None
         progress = Progress(screen, sum(each.size_bytes for each in inputs), len(inputs))
         for each in inputs:
-            if self._output.gone and self._outlet is None:
+            if self._output.gone and not self._wanted_whole:
                 return
             progress.next_input()
             try:
@@ -147,7 +175,7 @@ class Replay:
             if decoded:
                 self._output.note_useless(pipeline.handle(decoded))
                 self._pass_on(pipeline.whole())
-                if self._output.gone and self._outlet is None:
+                if self._output.gone and not self._wanted_whole:
                     break
         pipeline.handle(reading.end())
         self._pass_on(pipeline.rest())

@@ -13,7 +13,7 @@ _KIND_WORDS: Final = {
     "ABORTED": "ABORTED",
     "COMPACTION": "COMPACTION FAILED",
 }
-_NO_MESSAGE: Final = "(the agent gave no message)"
+NO_MESSAGE: Final = "(the agent gave no message)"
 
 
 def draw_card(card: Card, *, width: int, marks: Marks, encoding: str) -> list[Line]:
@@ -21,14 +21,15 @@ def draw_card(card: Card, *, width: int, marks: Marks, encoding: str) -> list[Li
     style = STYLES[card.fate]
     inner = max(width - len(marks.bar), 8)
     rows = wrap(_title(card, marks, style, encoding), inner)
-    message = harmless(card.message, encoding).strip("\n") or _NO_MESSAGE
+    message = harmless(card.message, encoding).strip("\n") or NO_MESSAGE
     rows += wrap_text(message, "" if card.message else "dim", inner, MAX_MESSAGE_ROWS)
     if card.next_words:
         rows += wrap([(marks.arrow + harmless(card.next_words, encoding), style)], inner)
     return [[(marks.bar, style), *row] for row in rows]
 
 
-def _title(card: Card, marks: Marks, style: str, encoding: str) -> Line:
+def card_facts(card: Card) -> list[str]:
+    """Give the facts of a failure in the order in which they are read: kind, type, HTTP status, attempt, retryable."""
     facts = [_KIND_WORDS.get(card.kind, card.kind)]
     if card.error_type:
         facts.append(card.error_type)
@@ -38,5 +39,9 @@ def _title(card: Card, marks: Marks, style: str, encoding: str) -> Line:
         facts.append(f"attempt {card.attempt}")
     if card.retryable is not None and card.kind == "ERROR":
         facts.append("retryable" if card.retryable else "not retryable")
-    pieces = [(harmless(one_line(fact), encoding), style) for fact in facts]
+    return facts
+
+
+def _title(card: Card, marks: Marks, style: str, encoding: str) -> Line:
+    pieces = [(harmless(one_line(fact), encoding), style) for fact in card_facts(card)]
     return [piece for fact in pieces for piece in ((marks.dot, "dim"), fact)][1:]
