@@ -17,10 +17,11 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from compass_otel.errors import ConfigError
-from compass_otel.scrubbing_cleaning import clean, cut, make_valid
+from compass_otel.scrubbing_cleaning import clean, cut, is_clean, make_valid, readings
 from compass_otel.scrubbing_names import MARK, SecretName, is_empty_value, label_of_name
 from compass_otel.scrubbing_patterns import SECRET_PATTERNS, TOKEN_FAMILIES, SecretPattern
 from compass_otel.scrubbing_shapes import (
@@ -85,10 +86,13 @@ BUILT_IN_NAMES: Final[tuple[str, ...]] = (
 _LABEL: Final = re.compile(r"[a-z][a-z0-9 -]{0,39}")
 _BACKWARDS: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _BACKWARDS_CHARS: Final = 128
+_ROUNDS: Final = 4
+_ONE_ROUND_CHARS: Final = 65_536
+"""A mark can bring out what stood hidden beside it; longer texts get one round, so that their cost stays in bounds."""
 _TOO_DEEP: Final = "[nested too deep]"
 _MAX_DEPTH: Final = 64
 _ESCAPE_KINDS: Final = 3
-"""Escapes of one kind are decoded at once, however often applied; percent inside HTML inside JSON takes three rounds."""
+"""Escapes of one kind are decoded at once, however often applied; percent in HTML in JSON takes three rounds."""
 
 
 class Scrubber:
@@ -121,9 +125,25 @@ class Scrubber:
 
     def scrub(self, text: str) -> str:
         """Hide what is secret in *text* and make the rest harmless; a text with neither comes back as it is."""
-        text = clean(text)
-        spans = sorted(_outside_marks(text, self._spans(text)))
-        return _hidden(text, with_wrapped_lines(text, spans)) if spans else text
+        if not is_clean(text):
+            text = clean(self._without_parted_secrets(make_valid(text)))
+        for _ in range(_ROUNDS):
+            spans = sorted(_outside_marks(text, self._spans(text)))
+            if not spans:
+                return text
+            text = _hidden(text, with_wrapped_lines(text, spans))
+            if len(text) > _ONE_ROUND_CHARS:
+                return text
+        return text
+
+    def _without_parted_secrets(self, text: str) -> str:
+        """Hide the secrets in a valid *text* that only show before its control characters are taken out."""
+        spans = [
+            (view.start(start), view.end(end), label)
+            for view in readings(text)
+            for start, end, label in self._spans(view.text)
+        ]
+        return _hidden(text, sorted(spans)) if spans else text
 
     def scrub_and_cut(self, text: str, max_bytes: int) -> str:
         """Scrub the whole *text*, then cut it to at most *max_bytes* bytes of UTF-8; see :func:`cut`."""
@@ -136,36 +156,39 @@ class Scrubber:
         (``["x-api-key", "…"]``) and ``{"name": …, "value": …}`` count as key and value. What is nested deeper than 64
         levels, as anything is that contains itself, becomes a short text saying so.
         """
-        return self._scrubbed(value, _MAX_DEPTH)
+        return self._scrubbed(value, ())
 
-    def _scrubbed(self, value: object, depth: int) -> object:
+    def _scrubbed(self, value: object, inside: tuple[int, ...]) -> object:
         match value:
             case str():
                 return self.scrub(value)
             case bytes() | bytearray():
                 return self.scrub(bytes(value).decode("utf-8", "replace"))
-            case {"name": str(name), "value": inner} | {"key": str(name), "value": inner} if depth and self._names(
-                name
-            ):
-                return {**value, "value": self._under(name, inner, depth - 1)}
-            case Mapping() if depth:
-                return {self._key(key): self._under(key, inner, depth - 1) for key, inner in value.items()}
-            case [str(name), inner] if depth and self._names(name):
-                return [self.scrub(name), self._under(name, inner, depth - 1)]
-            case Sequence() | set() | frozenset() if depth:
-                return [self._scrubbed(inner, depth - 1) for inner in value]
-            case Mapping() | Sequence() | set() | frozenset():
-                return _TOO_DEEP
+            case Mapping() | Sequence() | AbstractSet():
+                endless = id(value) in inside or len(inside) == _MAX_DEPTH
+                return _TOO_DEEP if endless else self._scrubbed_items(value, (*inside, id(value)))
             case _:
                 return value
 
-    def _key(self, key: object) -> object:
-        return self.scrub(key) if isinstance(key, str) else key
+    def _scrubbed_items(self, value: object, inside: tuple[int, ...]) -> object:
+        match value:
+            case Mapping():
+                told = value.get("name", value.get("key"))
+                return {
+                    self._scrubbed(key, inside): self._under(told if key == "value" else key, inner, inside)
+                    for key, inner in value.items()
+                }
+            case [str(name), inner] if self._names(name):
+                return [self.scrub(name), self._under(name, inner, inside)]
+            case Sequence() | AbstractSet():
+                return [self._scrubbed(inner, inside) for inner in value]
+            case _:
+                return value
 
-    def _under(self, key: object, value: object, depth: int) -> object:
+    def _under(self, key: object, value: object, inside: tuple[int, ...]) -> object:
         named = self._names(key) if isinstance(key, str) else None
         if named is None or not named.hides(value) or (isinstance(value, str) and is_empty_value(value)):
-            return self._scrubbed(value, depth)
+            return self._scrubbed(value, inside)
         return _mark(named.label)
 
     def _names(self, name: str) -> SecretName | None:

@@ -21,7 +21,9 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["clean", "cut", "make_valid"]
+from compass_otel.scrubbing_views import View
+
+__all__ = ["clean", "cut", "is_clean", "make_valid", "readings"]
 
 _REPLACEMENT: Final = "\ufffd"
 
@@ -39,7 +41,7 @@ _LINE_ENDS: Final = "\x0b\x0c\x85\u2028\u2029"
 _UNSAFE: Final = re.compile(f"[\x00\r{_LINE_ENDS}{_INVISIBLE}{_JOINERS}\ud800-\udfff]")
 
 _TERMINAL_SEQUENCE: Final = re.compile(
-    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor moves
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*(?:(?!\\[redacted: )[@-~])?"  # CSI: colours, cursor moves
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c))?"  # OSC, DCS and their kin
     "|\x1b[ -/][0-~]|\x1b[78=>cDEHMNOZ]"  # the two- and three-character ones
 )
@@ -51,6 +53,10 @@ _DROPPED: Final = re.compile(
 )
 
 
+_SEQUENCE_OR_DROPPED: Final = re.compile(f"((?:{_TERMINAL_SEQUENCE.pattern}|[{_INVISIBLE}{_JOINERS}])+)")
+_CONTROL_OR_DROPPED: Final = re.compile(f"([{_INVISIBLE}{_JOINERS}]+)")
+
+
 def make_valid(text: str) -> str:
     """Repair what UTF-8, protobuf and databases refuse: lone surrogates and NUL become U+FFFD, nothing else changes."""
     if not text.isascii() and _SURROGATE.search(text):
@@ -59,10 +65,24 @@ def make_valid(text: str) -> str:
     return text.replace("\x00", _REPLACEMENT)
 
 
+def is_clean(text: str) -> bool:
+    """Say whether *text* is harmless as it is."""
+    return (_ASCII_UNSAFE if text.isascii() else _UNSAFE).search(text) is None
+
+
+def readings(text: str) -> tuple[View, View]:
+    """Give the two ways in which a valid *text* may be meant: without its terminal sequences, and with what is in them.
+
+    A terminal takes the first letter after ``ESC [`` for a command, a person may read it as the first of a key. So a
+    secret is looked for in both, before either is thrown away.
+    """
+    as_terminal = View(text, _SEQUENCE_OR_DROPPED.split(text), lambda _: "")
+    return as_terminal, View(text, _CONTROL_OR_DROPPED.split(text), lambda _: "")
+
+
 def clean(text: str) -> str:
     """Make *text* harmless as this module's table says; returns the same object when there is nothing to do."""
-    unsafe = _ASCII_UNSAFE if text.isascii() else _UNSAFE
-    if not unsafe.search(text):
+    if is_clean(text):
         return text
     text = _TERMINAL_SEQUENCE.sub("", make_valid(text))
     text = _LINE_END.sub("\n", text)
@@ -72,8 +92,7 @@ def clean(text: str) -> str:
     return text
 
 
-_OPEN_MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,40}\Z")
-_OPEN_MARK_CHARS: Final = 64
+_MARK_CHARS: Final = 64
 _CLUSTER_CHARS: Final = 16
 
 
@@ -104,9 +123,9 @@ def cut(text: str, max_bytes: int) -> str:
 
 def _whole_beginning(text: str, kept: str) -> str:
     """Take back from *kept*, the beginning of *text*, what the cut would leave in half."""
-    opened = _OPEN_MARK.search(kept, max(0, len(kept) - _OPEN_MARK_CHARS))
-    if opened:
-        return kept[: opened.start()]
+    opened = kept.rfind("[", max(0, len(kept) - _MARK_CHARS))
+    if opened >= 0 and "]" not in kept[opened:] and text.startswith("[redacted: ", opened):
+        return kept[:opened]
     end = len(kept)
     least = max(0, end - _CLUSTER_CHARS)
     while least < end < len(text) and (_joins(text[end]) or text[end - 1] == "\u200d"):

@@ -47,9 +47,10 @@ ANYTHING: Final = r""
 MIXED: Final = r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])|(?=[^a-z]*[a-z])(?=.*[a-z][A-Z])"
 """Letters and digits, or letters whose case changes inside: no word of prose or code."""
 RANDOM: Final = (
-    r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{20}|[0-9a-f]{32}|(?=.*[0-9])[a-z0-9]{32}"
+    r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{20}"
+    r"|(?=(?:[^a-z]*[a-z][^A-Z]*[A-Z]){6})[A-Za-z0-9_-]{20}|(?=.*[0-9])[a-z0-9]{32}"
 )
-"""Long, with digits and both cases (or long hexadecimal): random even when it is glued to a word."""
+"""Long, with digits and both cases, or of restless case, or digits all through: random even when glued to a word."""
 NUMBERED: Final = r"(?=[^0-9]*[0-9])[A-Za-z0-9_-]*[A-Za-z0-9]{8}|[A-Za-z0-9_-]{24}"
 LETTERS: Final = r"(?=[A-Za-z0-9]*[0-9A-Z])[A-Za-z0-9]{8}"
 CAPITALS: Final = r"[A-Z0-9]{12}"

@@ -180,7 +180,7 @@ _ECHOED: Final = re.compile(
     r"(?P<name>api[ _-]?key|token|secret|password|passphrase"
     r"|(?:access|private|license|auth|encryption)[ _-]key)"
     r"(?P<tail>(?:[ ](?:provided|supplied|given|used|sent|was|is|value)){0,3})(?P<colon>[ ]?:)?[ ]"
-    rf"(?:(?P<quote>{Q})|[<(\[])?(?P<value>[^\s\"'`<>()\[\]]{{4,512}})"
+    rf"(?:(?P<quote>{Q})|[<(\[])?(?P<value>[^\s\"'`<>()\[\]\\]{{4,512}})"
 )
 
 

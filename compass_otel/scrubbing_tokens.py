@@ -53,14 +53,19 @@ class TokenFinder:
         self._search = re.compile(rf"(?P<prefix>{_tree(list(self._by_prefix)) or '(?!)'}){_BODY}")
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Find the tokens in clean *text*, which is read without its line breaks."""
-        view = unbroken(text)
+        """Find the tokens in clean *text*, which is read without its line breaks, real and escaped."""
+        yield from self._spans_in(text, unbroken(text))
+        if "\\n" in text:
+            # The n may as well be the first letter of a token after a backslash.
+            yield from self._spans_in(text, View(text, [text], str))
+
+    def _spans_in(self, text: str, view: View) -> Iterator[Span]:
         pos = 0
         while match := self._search.search(view.text, pos):
             family, alone, glued = self._by_prefix[match["prefix"]]
             start, body = match.start(), match.start("body")
             known_at = body + family.least
-            pos = body
+            pos = start + 1
             if match.end() < known_at:
                 continue
             proof = alone if _begins_word(text, view.start(start)) else glued

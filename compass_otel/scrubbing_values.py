@@ -73,12 +73,15 @@ _PLAIN_VALUE: Final = re.compile(
     r"""(?:[^\s"'`\\&;,<>|)\]}]"""
     r"|\\{1,16}(?:/|u00(?:2[bdf]|3d|7e))|\\(?![nrtbfu\"'\\/`])"
     r"|&(?!(?:amp;)?[\w.%\[\]-]{1,64}=|(?:quot|apos|lt|gt|#\w{1,6});|\s|\Z)"
-    r"|;(?![\s\"'\\]|\Z|[\w .-]{1,64}=)"
-    r"""|,(?![\s"'\\]|\Z|[\w.-]{1,64}["'\\]{0,4}\s?[=:])"""
+    r"|;(?![\s\"'\\]|\Z|[\w.-]{1,64}=|[A-Za-z]{1,32}(?: [A-Za-z]{1,32}){1,3}=)"
+    r"""|,(?![\s"'\\]|\Z|[\w.-]{1,64}["'\\]{0,4}[=:])"""
     r"|[)\]}](?=[A-Za-z0-9!@#$%^*+/_=-])"
-    r"|\|(?![\w-]{1,64}\s?[:=]|\s|\Z)){1,8192}",
+    r"|\|(?![\w-]{1,64}[ ]?[:=]|\s|\Z)){1,8192}",
     re.IGNORECASE,
 )
+_NAME_END: Final = re.compile(rf"{Q}\s{{0,8}}(?:=>|[:=])")
+_NAME: Final = re.compile(r"[A-Za-z][\w.-]{0,64}[:=](?![=]|\Z)|[A-Za-z][\w.-]{0,64}:\Z")
+_GLUED_ON: Final = re.compile(r"[A-Za-z0-9_]")
 _TRAILING: Final = ".,:;!?"
 _NUMBER: Final = re.compile(r"-?[0-9][0-9.,_]*\Z")
 _LETTERS: Final = re.compile(r"[A-Za-z]{1,12}\Z")
@@ -102,15 +105,16 @@ _COOKIE: Final = (
     r"|(?:[^\s;,\"'|\\]|,(?!\s)|\|(?![\w-]{1,64}:)|\\(?![nrtu\"'\\]))*)"
 )
 _COOKIES: Final = re.compile(
-    rf"{_COOKIE}(?:[;,][ \t]*(?:expires=[a-z]{{3,9}},[^;\"'|\\\n]{{0,40}}|{_COOKIE}|(?<=; )[a-z-]{{1,64}}(?![\w=]))?)*",
+    rf"{_COOKIE}(?:[;,][ \t]*(?:expires=[a-z]{{3,9}},[\w :-]{{0,24}}GMT|{_COOKIE}|(?<=; )[a-z-]{{1,64}}(?![\w=]))?)*",
     re.IGNORECASE,
 )
 _SCHEME: Final = re.compile(
-    r"(?:(?P<listing>digest|aws4-hmac-sha256|oauth|hawk|sharedaccesssignature|signature)|[a-z][a-z0-9-]{1,31})"
+    r"(?:(?P<listing>digest|aws4-hmac-sha256|oauth|hawk|sharedaccesssignature|signature)"
+    r"|(?P<known>bearer|basic|token|bot|apikey|api-key|key|negotiate|ntlm|jwt)|[a-z][a-z0-9-]{1,31})"
     r"(?:[ \t]+|\+)",
     re.IGNORECASE,
 )
-_LISTING: Final = re.compile(r"""(?:[\w-]{1,64}=(?:\\{0,16}"[^"\\\n]*\\{0,16}"|[^\s,"'\\]*)(?:,?[ \t]*)?)+""")
+_LISTING: Final = re.compile(r"""(?:[\w-]{1,64}=(?:\\{0,16}"[^"\\\n]*\\{0,16}"|[^\s,"'\\]*)(?:,[ \t]*)?)+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class _Value:
     listed: bool
     at_line_start: bool
     in_url: bool
+    on_next_line: bool
 
 
 def named_values(text: str, low: str, wanted: Callable[[str], bool]) -> Iterator[Span]:
@@ -179,6 +184,8 @@ def _value_of(text: str, match: re.Match[str]) -> _Value | None:
     start = begin.end()
     while mark := MARK.match(text, start):
         start = mark.end()
+    if start > begin.end() and not _GLUED_ON.match(text, start):
+        return None
     return _Value(
         text=text,
         start=start,
@@ -192,6 +199,7 @@ def _value_of(text: str, match: re.Match[str]) -> _Value | None:
         )
         is not None,
         in_url=in_url,
+        on_next_line="\n" in begin[0],
     )
 
 
@@ -235,6 +243,8 @@ def _end_of_quoted(value: _Value) -> int:
     end = quotation_end(text, start, value.quote)
     inside = text[start : min(end, start + 512)]
     if not inside.strip() or is_empty_value(inside) or (" " in inside and is_verdict(inside)):
+        return start
+    if value.on_next_line and _NAME_END.match(text, end):
         return start
     if value.listed and not (looks_random(inside) or " " in inside or "=" in inside):
         return start
@@ -301,9 +311,11 @@ def _end_of_authorization(value: _Value) -> int:
         listing = _LISTING.match(text, scheme.end())
         return start + len(text[start : listing.end()].rstrip(", \t")) if listing else start
     credentials = _PLAIN_VALUE.match(text, scheme.end())
-    if credentials is None or is_prose(credentials[0]) or is_prose(text[start : start + 32]):
-        return start
-    if is_empty_value(credentials[0]):
+    if credentials is None or is_empty_value(credentials[0]) or is_prose(credentials[0]):
+        return start if scheme["known"] else _end_of_plain(value)
+    if scheme["known"] is None and (_NAME.match(credentials[0]) or not scheme[0].strip(" \t+").isalpha()):
+        return _end_of_plain(value)
+    if scheme["known"] is None and is_prose(scheme[0]):
         return start
     return start + len(text[start : credentials.end()].rstrip(_TRAILING))
 
