@@ -8,7 +8,7 @@ The stock exporters fold the three into success or failure; here they are types,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 
@@ -38,6 +38,8 @@ class Retry:
     """How long the backend asked us to wait, seconds, already bounded; None = it did not say."""
     reason: str
     """One scrubbed line for a person: endpoint, what is wrong, which setting to change."""
+    in_doubt: bool = field(default=True, compare=False)
+    """False if the backend surely stored nothing: it was not reached, or it answered with a refusal."""
 
 
 @dataclass(frozen=True, slots=True)

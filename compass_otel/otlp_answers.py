@@ -44,13 +44,16 @@ CLIENT_CERTIFICATE_HINT: Final = (
 _MAX_MESSAGE_CHARS: Final = 200
 _MAX_DECODED_BYTES: Final = 262_144
 _REFUSED: Final = frozenset({400, 413, 422})
+_NOT_TAKEN: Final = frozenset({408, 429, 503})
+"""Of those that mean "later", the ones that surely took nothing; a server or a gateway that failed may have."""
+_NOT_REACHED: Final = frozenset({"resolve", "connect", "proxy", "tls"})
 _EXPECTS_TLS: Final = re.compile(rb"https server|https port|ssl-enabled|over tls", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")
 
 _REMEDIES: Final = {
     401: "it refused the credentials; check OTEL_EXPORTER_OTLP_HEADERS",
     403: "it refused the credentials; check OTEL_EXPORTER_OTLP_HEADERS",
-    404: "it knows no such path, that of OTLP over HTTP ends in /v1/traces; check {setting}",
+    404: "it knows no such path, that of OTLP over HTTP ends in /v1/{signal}; check {setting}",
     405: "nothing there takes OTLP; check {setting}",
     406: "it does not speak protobuf; check {setting}",
     407: "the proxy asks for credentials; put them into HTTP_PROXY or HTTPS_PROXY",
@@ -68,16 +71,22 @@ class Asked:
     setting: str
     """Name of the setting that holds the address, as it stands in a sentence."""
     secure: bool
+    signal: str = "traces"
 
     @classmethod
     def of(cls, settings: OtlpSettings) -> Asked:
         """Take it from the settings."""
         setting = settings.endpoint_setting
-        return cls(settings.shown_url, "the endpoint" if setting == "endpoint" else setting, settings.secure)
+        shown = "the endpoint" if setting == "endpoint" else setting
+        return cls(settings.shown_url, shown, settings.secure, settings.signal)
 
-    def retry(self, what: str, after_s: float | None = None) -> Retry:
+    def retry(self, what: str, after_s: float | None = None, *, in_doubt: bool = True) -> Retry:
         """Give a `Retry` whose reason is one scrubbed line."""
-        return Retry(after_s, one_line(f"{self.shown_url}: {what}"))
+        return Retry(after_s, one_line(f"{self.shown_url}: {what}"), in_doubt)
+
+    def remedy(self, text: str) -> str:
+        """Fill in what a remedy leaves open."""
+        return text.format(setting=self.setting, signal=self.signal)
 
     def rejected(self, what: str) -> Rejected:
         """Give a `Rejected` whose reason is one scrubbed line."""
@@ -102,17 +111,18 @@ def delivery_of(response: Response, asked: Asked) -> Delivery:
     quoted = f"HTTP {status}" + (f' "{said}"' if said else "")
     if 300 <= status < 400:  # noqa: PLR2004
         place = _shown_location(response.headers.get("location", ""))
-        return asked.retry(f"HTTP {status} redirects to {place}; put the right address into {asked.setting}")
+        text = f"HTTP {status} redirects to {place}; put the right address into {asked.setting}"
+        return asked.retry(text, in_doubt=False)
     if status in _REFUSED:
         if not asked.secure and _EXPECTS_TLS.search(response.body):
-            return asked.retry(f"{quoted}: the port expects TLS; write https:// in {asked.setting}")
+            return asked.retry(f"{quoted}: the port expects TLS; write https:// in {asked.setting}", in_doubt=False)
         return asked.rejected(f"it refused the records for good: {quoted}")
     after_s = retry_after(response.headers)
     if status >= 500 or status in {408, 429}:  # noqa: PLR2004
         wait = f"; it asks to wait {after_s:g} s" if after_s is not None else ""
-        return asked.retry(f"{quoted}: it cannot take records now{wait}", after_s)
-    remedy = _REMEDIES.get(status, "it does not take OTLP so; check {setting}").format(setting=asked.setting)
-    return asked.retry(f"{quoted}: {remedy}", after_s)
+        return asked.retry(f"{quoted}: it cannot take records now{wait}", after_s, in_doubt=status not in _NOT_TAKEN)
+    remedy = asked.remedy(_REMEDIES.get(status, "it does not take OTLP so; check {setting}"))
+    return asked.retry(f"{quoted}: {remedy}", after_s, in_doubt=False)
 
 
 def failure_of(failure: ConnectionFailed, asked: Asked, waited_s: float) -> Retry:
@@ -138,7 +148,7 @@ def failure_of(failure: ConnectionFailed, asked: Asked, waited_s: float) -> Retr
             text = _tls_problem(cause, asked)
         case _:
             text = _broken(failure, _error(cause), asked)
-    return asked.retry(text)
+    return asked.retry(text, in_doubt=failure.stage not in _NOT_REACHED)
 
 
 def _broken(failure: ConnectionFailed, error: str, asked: Asked) -> str:

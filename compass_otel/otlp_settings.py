@@ -1,7 +1,7 @@
 """Where OTLP goes and how: from arguments, then the standard `OTEL_EXPORTER_OTLP_*` variables, then their defaults.
 
-Of two variables the one for traces counts (`OTEL_EXPORTER_OTLP_TRACES_…` before `OTEL_EXPORTER_OTLP_…`), and an empty
-one counts as unset:
+Of two variables the one for the signal counts (`OTEL_EXPORTER_OTLP_TRACES_…` before `OTEL_EXPORTER_OTLP_…`; for metrics
+`METRICS` stands in its place), and an empty one counts as unset:
 
 - `PROTOCOL` (`http/protobuf`): or `grpc`.
 - `ENDPOINT` (`http://localhost:4318`, gRPC `http://localhost:4317`): over HTTP the traces one is the whole URL, the
@@ -40,7 +40,6 @@ _logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 _DEFAULT_TIMEOUT_S: Final = 10.0
-_TRACES_PATH: Final = "/v1/traces"
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CA_BUNDLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # what the stock HTTP exporter listens to
 # Written by the sender itself, or fatal to the framing of the request.
@@ -54,6 +53,18 @@ class Protocol(StrEnum):
 
     HTTP = "http/protobuf"
     GRPC = "grpc"
+
+
+class Signal(StrEnum):
+    """What is sent; the value is the last part of the path over HTTP."""
+
+    TRACES = "traces"
+    METRICS = "metrics"
+
+    @property
+    def path(self) -> str:
+        """Path of OTLP over HTTP."""
+        return f"/v1/{self.value}"
 
 
 class Compression(StrEnum):
@@ -85,6 +96,7 @@ class OtlpSettings:
     client_certificate_file: str | None
     endpoint_setting: str
     """Name of the variable or argument that gave the endpoint: what a person has to change."""
+    signal: Signal = Signal.TRACES
 
     @property
     def authority(self) -> str:
@@ -123,11 +135,12 @@ def load_settings(  # noqa: PLR0913 - one argument for each standard variable
     client_certificate_file: str | os.PathLike[str] | None = None,
     insecure: bool | None = None,
     environ: Mapping[str, str] | None = None,
+    signal: Signal = Signal.TRACES,
 ) -> OtlpSettings:
     """Read the settings: arguments first, then variables, then defaults (see the table above).
 
     Args:
-        endpoint: URL. Over HTTP the whole one; a URL without any path gets `/v1/traces`.
+        endpoint: URL. Over HTTP the whole one; a URL without any path gets `/v1/traces`, or what the signal has.
         protocol: `http/protobuf` or `grpc`.
         headers: Added to those of the variables; an equal name replaces.
         timeout_s: Longest time for one request, seconds.
@@ -137,6 +150,7 @@ def load_settings(  # noqa: PLR0913 - one argument for each standard variable
         client_certificate_file: PEM file of our own certificate.
         insecure: Plain text for a gRPC endpoint without a scheme.
         environ: The variables; None = the process's.
+        signal: What is to be sent.
 
     Returns:
         The settings.
@@ -145,12 +159,12 @@ def load_settings(  # noqa: PLR0913 - one argument for each standard variable
         ConfigError: A value cannot work; it names the setting, and no credential.
 
     """
-    env = _Environment(os.environ if environ is None else environ)
+    env = _Environment(os.environ if environ is None else environ, signal)
     chosen = env.choice(Protocol, "protocol", protocol, "PROTOCOL", Protocol.HTTP)
     raw, setting, has_path = _raw_endpoint(env, endpoint, chosen)
     all_headers = {**env.headers(), **_checked_headers(headers)}
     url, secure = _http_url(raw, setting) if chosen is Protocol.HTTP else _grpc_target(raw, setting, env, insecure)
-    host, port, path = _parts(url, setting, chosen, secure=secure, has_path=has_path)
+    host, port, path = _parts(url, setting, chosen, secure=secure, path="/" if has_path else signal.path)
     if isinstance(url, SplitResult) and url.username is not None and "authorization" not in all_headers:
         pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
         all_headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
@@ -167,12 +181,13 @@ def load_settings(  # noqa: PLR0913 - one argument for each standard variable
         client_key_file=env.file("client_key_file", client_key_file, "CLIENT_KEY"),
         client_certificate_file=env.file("client_certificate_file", client_certificate_file, "CLIENT_CERTIFICATE"),
         endpoint_setting=setting,
+        signal=signal,
     )
 
 
-def endpoint_is_set(environ: Mapping[str, str] | None = None) -> bool:
+def endpoint_is_set(environ: Mapping[str, str] | None = None, signal: Signal = Signal.TRACES) -> bool:
     """Whether a person named an endpoint in the standard variables; without one, commands send nothing."""
-    env = _Environment(os.environ if environ is None else environ)
+    env = _Environment(os.environ if environ is None else environ, signal)
     return env.get("ENDPOINT") is not None
 
 
@@ -186,14 +201,15 @@ def user_agent() -> str:
 
 
 class _Environment:
-    """The standard variables, those for traces before the general ones; empty is unset, as the specification says."""
+    """The standard variables, the signal's before the general ones; empty is unset, as the specification says."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], signal: Signal) -> None:
         self._environ = environ
+        self.signal = signal
 
     def get(self, name: str) -> tuple[str, str] | None:
         """Give value and name of the variable that is set."""
-        for variable in (f"{_PREFIX}TRACES_{name}", _PREFIX + name):
+        for variable in (f"{_PREFIX}{self.signal.name}_{name}", _PREFIX + name):
             if value := self._environ.get(variable, "").strip():
                 return value, variable
         return None
@@ -299,7 +315,7 @@ def _raw_endpoint(env: _Environment, endpoint: str | None, protocol: Protocol) -
         return f"http://localhost:{port}", f"{_PREFIX}ENDPOINT", False
     value, variable = found
     is_base = variable == f"{_PREFIX}ENDPOINT" and protocol is Protocol.HTTP
-    return (value.rstrip("/") + _TRACES_PATH if is_base else value), variable, True
+    return (value.rstrip("/") + env.signal.path if is_base else value), variable, True
 
 
 def _http_url(raw: str, setting: str) -> tuple[SplitResult, bool]:
@@ -329,7 +345,7 @@ def _split_url(url: str, setting: str) -> SplitResult:
 
 
 def _parts(
-    url: SplitResult | str, setting: str, protocol: Protocol, *, secure: bool, has_path: bool
+    url: SplitResult | str, setting: str, protocol: Protocol, *, secure: bool, path: str
 ) -> tuple[str, int | None, str]:
     if isinstance(url, str):
         return url, None, ""
@@ -343,8 +359,7 @@ def _parts(
         )
     if protocol is Protocol.GRPC:
         return host, port or 4317, ""
-    path = url.path or ("/" if has_path else _TRACES_PATH)
-    return host, port or (443 if secure else 80), path + (f"?{url.query}" if url.query else "")
+    return host, port or (443 if secure else 80), (url.path or path) + (f"?{url.query}" if url.query else "")
 
 
 def _is_plain(url: SplitResult) -> bool:

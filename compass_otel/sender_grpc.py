@@ -21,7 +21,7 @@ from opentelemetry import context as context_api
 from compass_otel.errors import ConfigError
 from compass_otel.grpc_fork import OutsideForks
 from compass_otel.otlp_answers import CLIENT_CERTIFICATE_HINT, MAX_RETRY_AFTER_S, Asked, one_line, partial_of
-from compass_otel.otlp_settings import Compression, OtlpSettings, user_agent
+from compass_otel.otlp_settings import Compression, OtlpSettings, Signal, user_agent
 from compass_otel.record_joining import join_records
 from compass_otel.sdk_private import suppressed_context
 
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
     from compass_otel.delivery import Delivery
 
-_METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+_METHODS: Final = {
+    Signal.TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    Signal.METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+}
 _MAX_DETAILS_CHARS: Final = 200
 _TOO_LARGE: Final = re.compile(r"larger than max", re.IGNORECASE)
 _BROKEN: Final = frozenset(
@@ -42,6 +45,9 @@ _OF_GRPC_ITSELF: Final = re.compile(
     "failed to connect|errors? resolving|DNS resolution|socket closed|connection reset|http1", re.IGNORECASE
 )
 """Tells the library's own words from what a backend says, which may speak of its own connections."""
+
+_NOT_REACHED: Final = re.compile("connection refused|resolving|resolution", re.IGNORECASE)
+"""Tells, of the library's own words, those that mean that there was no connection."""
 
 _PROBLEMS: Final = (
     (r"connection refused", "connection refused: nothing listens there; start the collector or check {setting}"),
@@ -62,8 +68,8 @@ _PROBLEMS: Final = (
 _REMEDIES: Final = {
     StatusCode.UNAUTHENTICATED: "it refused the credentials; check OTEL_EXPORTER_OTLP_HEADERS",
     StatusCode.PERMISSION_DENIED: "it refused the credentials; check OTEL_EXPORTER_OTLP_HEADERS",
-    StatusCode.UNIMPLEMENTED: "nothing there takes traces over gRPC; check {setting} and OTEL_EXPORTER_OTLP_PROTOCOL",
-    StatusCode.NOT_FOUND: "nothing there takes traces over gRPC; check {setting} and OTEL_EXPORTER_OTLP_PROTOCOL",
+    StatusCode.UNIMPLEMENTED: "nothing there takes {signal} over gRPC; check {setting} and OTEL_EXPORTER_OTLP_PROTOCOL",
+    StatusCode.NOT_FOUND: "nothing there takes {signal} over gRPC; check {setting} and OTEL_EXPORTER_OTLP_PROTOCOL",
 }
 
 
@@ -161,7 +167,7 @@ class GrpcSender:
             self._channel = grpc.secure_channel(target, self._credentials, options, zipped)
         else:
             self._channel = grpc.insecure_channel(target, options, zipped)
-        self._call = self._channel.unary_unary(_METHOD)
+        self._call = self._channel.unary_unary(_METHODS[self._settings.signal])
         return self._call
 
     def _drop(self) -> None:
@@ -184,9 +190,10 @@ class GrpcSender:
                 f"no whole answer within {waited_s:.1f} s (it may have taken the records all the same)", after_s
             )
         if code is StatusCode.UNAVAILABLE:
-            return self._asked.retry(self._unavailable(details, said), after_s)
-        remedy = _REMEDIES.get(code, "it cannot take records now").format(setting=self._asked.setting)
-        return self._asked.retry(f"{said}: {remedy}", after_s)
+            refused = not _OF_GRPC_ITSELF.search(details) or _NOT_REACHED.search(details) is not None
+            return self._asked.retry(self._unavailable(details, said), after_s, in_doubt=not refused)
+        remedy = self._asked.remedy(_REMEDIES.get(code, "it cannot take records now"))
+        return self._asked.retry(f"{said}: {remedy}", after_s, in_doubt=code in _BROKEN)
 
     def _unavailable(self, details: str, said: str) -> str:
         setting = self._asked.setting
