@@ -1,0 +1,1 @@
+"""The real stack: builds, starts and hurts the Collector, Jaeger and Prometheus."""
