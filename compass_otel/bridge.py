@@ -55,6 +55,7 @@ class SessionBridge:
         ids: gives derived ids, for a provider whose `IdGenerator` is a `DerivedIdGenerator`.
         parent_context: the parent of every run; None takes the span that is current when a run starts.
         options: what to write; None reads the standard variables (content capture, exception signal).
+        text_frames: False gives no frames of streamed text and thinking, for a host that only wants spans.
         clock: gives wall time in nanoseconds, for records that arrive live.
 
     """
@@ -70,11 +71,12 @@ class SessionBridge:
         ids: IdPrimer | None = None,
         parent_context: Context | None = None,
         options: RecorderOptions | None = None,
+        text_frames: bool = True,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         chosen = options or options_from_environment()
         self._source = source or PiStream()
-        self._mapper = EventMapper(scrub=chosen.scrub)
+        self._mapper = EventMapper(scrub=chosen.scrub, text_frames=text_frames)
         self._recorder = SessionRecorder(
             tracer_provider,
             meter_provider=meter_provider,

@@ -100,6 +100,7 @@ class InputPipeline:
             source=self._source,
             ids=ids,
             parent_context=self._parent_context,
+            text_frames=self._frames is not None,
         )
         return self._bridge
 

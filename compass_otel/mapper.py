@@ -76,10 +76,15 @@ class EventMapper:
     Args:
         first_event_id: number of the first `SessionEvent`; later ones count up by one.
         scrub: the door that every text passes on its way into a frame.
+        text_frames: False leaves out the frames of streamed text and thinking, for a caller that wants none of them;
+            their event ids are counted all the same, so every other frame is what it would have been.
 
     """
 
-    def __init__(self, *, first_event_id: int = 1, scrub: Callable[[str], str] = scrub) -> None:
+    def __init__(
+        self, *, first_event_id: int = 1, scrub: Callable[[str], str] = scrub, text_frames: bool = True
+    ) -> None:
+        self._text_frames = text_frames
         self._next_event_id = first_event_id
         self._scrub = scrub
         self._state: SessionState | None = None
@@ -107,10 +112,8 @@ class EventMapper:
 
         """
         match event:
-            case TextDelta():
-                return self._text_delta(event)
-            case ThinkingDelta():
-                return self._thinking_delta(event)
+            case TextDelta() | ThinkingDelta():
+                return self._delta(event)
             case RunStarted():
                 self._sightings.expect_new()
                 return self._begin_work()
@@ -167,13 +170,6 @@ class EventMapper:
         self._stamp(event, at_ns)
         return event
 
-    def _framed(self, at_ns: int) -> tuple[SessionFrame, SessionEvent]:
-        """Build a frame around an event in place: half the cost of copying the event into it, paid for each token."""
-        frame = SessionFrame()
-        event = frame.typed_event
-        self._stamp(event, at_ns)
-        return frame, event
-
     def _stamp(self, event: SessionEvent, at_ns: int) -> None:
         event.event_id = str(self._next_event_id)
         event.at_unix_ms = at_ns // 1_000_000
@@ -214,24 +210,24 @@ class EventMapper:
 
     # --- streaming ---
 
-    def _text_delta(self, event: TextDelta) -> Frames:
+    def _delta(self, event: TextDelta | ThinkingDelta) -> Frames:
         if not event.delta:
             return _NONE
-        self._streamed_text = True
-        frame, made = self._framed(event.at_ns)
-        text = made.assistant_text
-        text.text = self._scrub(event.delta)
-        text.message_id = self._message_id
-        return (frame,)
-
-    def _thinking_delta(self, event: ThinkingDelta) -> Frames:
-        if not event.delta:
+        thinking = isinstance(event, ThinkingDelta)
+        if thinking:
+            self._streamed_thinking = True
+        else:
+            self._streamed_text = True
+        if not self._text_frames:
+            self._next_event_id += 1
             return _NONE
-        self._streamed_thinking = True
-        frame, made = self._framed(event.at_ns)
-        thinking = made.thinking
-        thinking.text = self._scrub(event.delta)
-        thinking.message_id = self._message_id
+        frame = SessionFrame()
+        # In place: building the event first and copying it into the frame costs twice as much, for each token.
+        made = frame.typed_event
+        self._stamp(made, event.at_ns)
+        part = made.thinking if thinking else made.assistant_text
+        part.text = self._scrub(event.delta)
+        part.message_id = self._message_id
         return (frame,)
 
     def _begin_work(self) -> Frames:
@@ -278,9 +274,9 @@ class EventMapper:
         if not self._message_id:
             self._begin_message(message)
         if message.thinking and not self._streamed_thinking:
-            frames += self._thinking_delta(ThinkingDelta(at_ns, message.thinking))
+            frames += self._delta(ThinkingDelta(at_ns, message.thinking))
         if message.text and not self._streamed_text:
-            frames += self._text_delta(TextDelta(at_ns, message.text))
+            frames += self._delta(TextDelta(at_ns, message.text))
         self._message_id = ""
         self._streamed_text = self._streamed_thinking = False
         return frames

@@ -464,3 +464,25 @@ def test_kinds_are_never_unspecified() -> None:
         frame = EventMapper().map(MessageEnded(T, failed(reason)))[1]
         assert isinstance(frame, SessionFrame)
         assert frame.typed_event.session_error.kind != SessionErrorKind.SESSION_ERROR_KIND_UNSPECIFIED
+
+
+def test_without_text_frames_every_other_frame_is_the_same() -> None:
+    """A caller that wants no streamed text gets the other frames with the very ids that they would have had."""
+    events: list[AgentEvent] = [
+        RunStarted(T),
+        MessageStarted(T, AssistantMessage(timestamp_ms=5)),
+        ThinkingDelta(T, "hm"),
+        TextDelta(T, "a"),
+        MessageEnded(T, failed(ms=5)),
+        MessageEnded(T, AssistantMessage(timestamp_ms=6, stop_reason="stop", text="whole", thinking="hm")),
+        NoticeRaised(at_ns=T, text="after"),
+    ]
+    whole, bare = EventMapper(), EventMapper(text_frames=False)
+    text = ("assistant_text", "thinking")
+    kept = [
+        frame
+        for event in events
+        for frame in whole.map(event)
+        if isinstance(frame, SessionFrame) and frame.typed_event.WhichOneof("event") not in text
+    ]
+    assert [frame for event in events for frame in bare.map(event)] == kept
