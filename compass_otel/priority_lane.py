@@ -156,8 +156,23 @@ class PriorityLane:
         return self._backoff.is_open or (since is not None and self._clock() - since >= self._gate.wait_s / 2)
 
     def _keep(self, entry: Entry) -> None:
-        if self.store is not None and self.store.append(entry, Place.ACCEPTED):
-            return
+        """Put a record where it is safe, and enter it once, though a signal handler may raise at any moment."""
+        entered = False
+        try:
+            if self.store is not None and self.store.append(entry):
+                self._ledger.move(Place.ACCEPTED, Place.SPOOLED)
+                entered = True
+                return
+            self._remember(entry)
+            entered = True
+        except BaseException:
+            if not entered and self.store is not None and self.store.append(entry):
+                self._ledger.move(Place.ACCEPTED, Place.SPOOLED)
+            elif not entered:
+                self._remember(entry)
+            raise
+
+    def _remember(self, entry: Entry) -> None:
         if self._ended:
             self._ledger.move(Place.ACCEPTED, Place.FAILED, 1, Loss.ALREADY_SHUTDOWN)
             return
@@ -251,8 +266,12 @@ class PriorityLane:
         if now >= self._backoff.until or (self._flushes and not self._backoff.is_asked and self._flushes.first_try()):
             while not self._ended and self._send_some():
                 self._answer_flushes()
-        if self.store is not None and self.store.needs_stock:
-            self.store.take_stock()
+                if self.store is not None:
+                    self.store.tidy()
+        if self.store is not None:
+            self.store.tidy()
+            if self.store.needs_stock:
+                self.store.take_stock()
         self._answer_flushes()
         if not self._flushes:
             self._notices.write()
@@ -274,7 +293,8 @@ class PriorityLane:
         """Move what memory had to keep into the spool, as far as it works again."""
         store = self.store
         while store is not None and store.is_usable and (entries := self._memory.take(_BATCH_RECORDS, _BATCH_BYTES)):
-            left = [entry for entry in entries if not store.append(entry, Place.WAITING)]
+            left = [entry for entry in entries if not store.append(entry)]
+            self._ledger.move(Place.WAITING, Place.SPOOLED, len(entries) - len(left))
             if left:
                 self._count_evicted(self._memory.put_back(left))
                 return

@@ -21,7 +21,6 @@ import contextlib
 import sqlite3
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from compass_otel.spool_file import (
@@ -37,17 +36,18 @@ from compass_otel.spool_owner import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 DEFAULT_MAX_BYTES: Final = 256 << 20
 RANKS: Final = (1, 2, 3)
 """Ranks a record may have; at the bound a higher one wins over a lower one."""
 
 _MAX_EVICT_ROUNDS: Final = 4096
-_CHECKPOINT_BYTES: Final = 1 << 20
+_CHECKPOINT_BYTES: Final = 4 << 20
 
-_PUT: Final = "INSERT INTO put(estate, seq, rank, at_ns, run, body) VALUES (?, ?, ?, ?, ?, ?)"
-_TOTAL: Final = "SELECT bytes, evictions FROM total"
-_EVICT: Final = "INSERT INTO evict(max_bytes) VALUES (?)"
+_PUT: Final = "INSERT INTO put(estate, seq, rank, at_ns, run, body, bound) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PUT_CHANGES: Final = 3  # rows that an append changes at most: the record, the total, the note; more = it made room
+_KEEP_BOUND: Final = "UPDATE total SET bound = bound WHERE bytes > bound"
 _NOTE: Final = "INSERT OR REPLACE INTO open_run(estate, run, rank, at_ns, body) VALUES (?, ?, ?, ?, ?)"
 _FORGET_NOTE: Final = "DELETE FROM open_run WHERE estate = ? AND run = ?"
 # Rank by rank, so that each part is one walk along an index; S608: only constants are put in.
@@ -118,7 +118,7 @@ class Spool:
         self.folder = folder
         self._max_bytes = max_bytes
         self._handles = SpoolHandles(folder, fsync=fsync)
-        self._evictions = 0
+        self._logged_bytes = 0
         self.before_fork = self._handles.before_fork
         self.after_fork_in_parent = self._handles.after_fork_in_parent
         self.after_fork_in_child = self._handles.after_fork_in_child
@@ -126,24 +126,33 @@ class Spool:
 
     # --- what application threads call ---
 
-    def append(self, body: bytes, rank: int, seq: int = 0, run: bytes | None = None) -> bool:
+    def append(self, body: bytes, rank: int, seq: int | None = None, run: bytes | None = None) -> bool:
         """Keep a record; from the moment this returns it survives the death of the process.
+
+        Safe to repeat: a record with a number that is here already is not kept twice.
 
         Args:
             body: The record.
             rank: 1 to 3; see `RANKS`.
-            seq: A number of the caller's, given back by `lease`.
+            seq: A number of the caller's, above 0 and not used before; given back by `lease`. None = nobody asks.
             run: The open run whose note this record makes obsolete: cleared in the same transaction.
 
         Returns:
-            Whether records were given up for want of room since the last call; `take_stock` says how many of ours.
+            Whether it had to make room; `take_stock` says how many of ours went.
 
         """
         if len(body) + ROW_OVERHEAD_BYTES > self._max_bytes:
             raise SpoolError(SpoolFault.TOO_LARGE, f"{len(body)} bytes in a spool of {self._max_bytes}")
         with self._handles.appending() as connection:
-            connection.execute(_PUT, (self._handles.estate, seq, rank, time.time_ns(), run, body))
-            return self._keep_bound(connection)
+            self._logged_bytes += len(body) + ROW_OVERHEAD_BYTES
+            before = connection.total_changes
+            connection.execute(_PUT, (self._handles.estate, seq, rank, time.time_ns(), run, body, self._max_bytes))
+            if connection.total_changes - before <= _PUT_CHANGES:
+                return False
+            for _ in range(_MAX_EVICT_ROUNDS):  # one round makes room for hundreds of records; a giant takes more
+                if connection.execute(_KEEP_BOUND).rowcount <= 0:
+                    break
+            return True
 
     def note(self, run: bytes, body: bytes, rank: int = RANKS[-1]) -> None:
         """Keep what is to be said of an open run if this process dies; replaces an earlier note of the same run."""
@@ -155,22 +164,12 @@ class Spool:
         with self._handles.appending() as connection:
             connection.execute(_FORGET_NOTE, (self._handles.estate, run))
 
-    def _keep_bound(self, connection: sqlite3.Connection) -> bool:
-        size, evictions = connection.execute(_TOTAL).fetchone()
-        rounds = 0
-        while size > self._max_bytes and rounds < _MAX_EVICT_ROUNDS:
-            connection.execute(_EVICT, (self._max_bytes,))
-            size, evictions = connection.execute(_TOTAL).fetchone()
-            rounds += 1
-        before, self._evictions = self._evictions, evictions
-        return bool(evictions != before)
-
     # --- what the worker calls ---
 
     def open(self) -> None:
         """Make folder and file and become an owner: shows at once whether the spool can work."""
-        with self._handles.working() as connection:
-            self._evictions = connection.execute(_TOTAL).fetchone()[1]
+        with self._handles.working():
+            pass
 
     def lease(self, limit: int, max_bytes: int) -> list[Leased]:
         """Take records to send: the highest rank first, within a rank the oldest.
@@ -253,7 +252,7 @@ class Spool:
             for (estate,) in connection.execute("SELECT id FROM estate WHERE keeper = ?", (dead,)).fetchall():
                 notes = connection.execute(_READ_NOTES, (estate,)).fetchall()
                 for run, rank, at_ns, body in notes:
-                    connection.execute(_PUT, (estate, 0, rank, at_ns, run, body))
+                    connection.execute(_PUT, (estate, None, rank, at_ns, run, body, self._max_bytes))
                 runs += len(notes)
                 found = connection.execute(_COUNT, (estate,)).fetchone()[0]
                 records += found
@@ -292,10 +291,10 @@ class Spool:
 
     def tidy(self) -> None:
         """Move the log into the database when it has grown: waits for the disk, blocks no appender."""
-        with contextlib.suppress(OSError):
-            if Path(f"{self._handles.path}-wal").stat().st_size > _CHECKPOINT_BYTES:
-                with self._handles.working() as connection:
-                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        if self._logged_bytes > _CHECKPOINT_BYTES:
+            self._logged_bytes = 0
+            with self._handles.working() as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     # --- when the file went bad or away ---
 
@@ -321,7 +320,7 @@ class Spool:
                 set_aside(self.folder, identity or identity_of(handles.path))
             with handles.working() as fresh, transaction(fresh):
                 for rank, seq, at_ns, body in records:
-                    fresh.execute(_PUT, (handles.estate, seq, rank, at_ns, None, body))
+                    fresh.execute(_PUT, (handles.estate, seq, rank, at_ns, None, body, self._max_bytes))
                 for run, rank, at_ns, body in notes:
                     fresh.execute(_NOTE, (handles.estate, run, rank, at_ns, body))
         return Found(len(records), 0)

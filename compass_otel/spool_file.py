@@ -41,38 +41,38 @@ _FOLDER_LOCK_S: Final = 1.0
 
 _SCHEMA: Final = f"""
 CREATE TABLE total(one INTEGER PRIMARY KEY CHECK (one = 1), next INTEGER NOT NULL, bytes INTEGER NOT NULL,
-                   evictions INTEGER NOT NULL);
+                   bound INTEGER NOT NULL);
 INSERT INTO total VALUES (1, 1, 0, 0);
 CREATE TABLE estate(id INTEGER PRIMARY KEY AUTOINCREMENT, keeper TEXT NOT NULL);
 CREATE TABLE record(id INTEGER PRIMARY KEY, estate INTEGER NOT NULL, seq INTEGER NOT NULL, at_ns INTEGER NOT NULL,
                     reason TEXT, body BLOB NOT NULL);
 CREATE INDEX record_estate ON record(estate);
+CREATE UNIQUE INDEX record_seq ON record(estate, seq);
 CREATE TABLE open_run(estate INTEGER NOT NULL, run BLOB NOT NULL, rank INTEGER NOT NULL, at_ns INTEGER NOT NULL,
                       body BLOB NOT NULL, PRIMARY KEY (estate, run));
 CREATE TABLE loss(estate INTEGER NOT NULL, reason TEXT NOT NULL, records INTEGER NOT NULL,
                   PRIMARY KEY (estate, reason));
 CREATE TABLE victim(id INTEGER PRIMARY KEY, estate INTEGER NOT NULL);
 
-CREATE VIEW put AS SELECT 0 AS estate, 0 AS seq, 0 AS rank, 0 AS at_ns, x'' AS run, x'' AS body;
-CREATE TRIGGER put_record INSTEAD OF INSERT ON put BEGIN
+CREATE VIEW put AS
+  SELECT 0 AS estate, 0 AS seq, 0 AS rank, 0 AS at_ns, x'' AS run, x'' AS body, 0 AS bound;
+CREATE TRIGGER put_record INSTEAD OF INSERT ON put
+  WHEN NOT EXISTS (SELECT 1 FROM record WHERE estate = NEW.estate AND seq = NEW.seq) BEGIN
   DELETE FROM open_run WHERE estate = NEW.estate AND run = NEW.run;
   INSERT INTO record(id, estate, seq, at_ns, body)
-    SELECT NEW.rank * {RANK_STEP} + next, NEW.estate, NEW.seq, NEW.at_ns, NEW.body FROM total;
-  UPDATE total SET next = next + 1, bytes = bytes + length(NEW.body) + {ROW_OVERHEAD_BYTES};
+    SELECT NEW.rank * {RANK_STEP} + next, NEW.estate, coalesce(NEW.seq, -next), NEW.at_ns, NEW.body FROM total;
+  UPDATE total SET next = next + 1, bytes = bytes + length(NEW.body) + {ROW_OVERHEAD_BYTES}, bound = NEW.bound;
 END;
 CREATE TRIGGER record_gone AFTER DELETE ON record BEGIN
   UPDATE total SET bytes = bytes - length(OLD.body) - {ROW_OVERHEAD_BYTES};
 END;
-
-CREATE VIEW evict AS SELECT 0 AS max_bytes;
-CREATE TRIGGER evict_records INSTEAD OF INSERT ON evict WHEN (SELECT bytes FROM total) > NEW.max_bytes BEGIN
+CREATE TRIGGER keep_bound AFTER UPDATE OF bound ON total WHEN NEW.bytes > NEW.bound BEGIN
   INSERT INTO victim SELECT id, estate FROM (
     SELECT id, estate, size, SUM(size) OVER (ORDER BY id) AS upto FROM (
       SELECT id, estate, length(body) + {ROW_OVERHEAD_BYTES} AS size FROM record ORDER BY id LIMIT 256))
-    WHERE upto - size < (SELECT bytes FROM total) - NEW.max_bytes;
+    WHERE upto - size < NEW.bytes - NEW.bound;
   INSERT INTO loss SELECT estate, 'spool_full', count(*) FROM victim WHERE id >= {RANK_STEP} GROUP BY estate
     ON CONFLICT (estate, reason) DO UPDATE SET records = records + excluded.records;
-  UPDATE total SET evictions = evictions + (SELECT count(*) FROM victim WHERE id >= {RANK_STEP});
   DELETE FROM record WHERE id IN (SELECT id FROM victim);
   DELETE FROM victim;
 END;
@@ -97,7 +97,7 @@ class FileForm:
 
 
 SPOOL_FORM: Final = FileForm(
-    FILE_NAME, _APPLICATION_ID, _VERSION, _SCHEMA, "SELECT next, bytes, evictions FROM total", "unreadable"
+    FILE_NAME, _APPLICATION_ID, _VERSION, _SCHEMA, "SELECT next, bytes, bound FROM total", "unreadable"
 )
 
 

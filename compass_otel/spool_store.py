@@ -54,14 +54,8 @@ class SpoolStore:
         """Whether it is worth trying now."""
         return self._clock() >= self._paused_until and not self._unreadable
 
-    def append(self, entry: Entry, source: Place) -> bool:
-        """Keep a record; returns whether the spool has it now.
-
-        Args:
-            entry: The record.
-            source: Where it came from: `ACCEPTED`, or `WAITING` for one that memory had.
-
-        """
+    def append(self, entry: Entry) -> bool:
+        """Keep a record; returns whether the spool has it now, which is for the caller to enter in the ledger."""
         if not self.is_usable:
             return False
         try:
@@ -70,7 +64,6 @@ class SpoolStore:
             if error.fault is not SpoolFault.TOO_LARGE:
                 self._failed(error)
             return False
-        self._ledger.move(source, Place.SPOOLED)
         self._pause_s = 0.0
         if evicted:
             self.needs_stock = True
@@ -157,12 +150,15 @@ class SpoolStore:
         return position is not None and bool(self._try(lambda: self.spool.is_clear(position)))
 
     def keep_house(self) -> None:
-        """Repair what is damaged, move the log, look for what others did."""
+        """Repair what is damaged, look for what others did."""
         if self._unreadable or self.spool.was_replaced():
             self._repair()
-        self._try(self.spool.tidy)
         if self._ledger.number(Place.SPOOLED):
             self.take_stock()
+
+    def tidy(self) -> None:
+        """Keep the spool's log small."""
+        self._try(self.spool.tidy)
 
     def close(self) -> None:
         """Give everything back."""

@@ -314,7 +314,7 @@ def test_after_the_end_spans_are_counted_as_dropped_by_shutdown() -> None:
     lane.offer_all("too late")
     assert lane.step() is None
     stats = lane.stats()
-    assert (stats.accepted, stats.waiting, dict(stats.dropped)) == (4, 0, {"shutdown": 4})
+    assert (stats.accepted, stats.waiting, dict(stats.dropped)) == (4, 0, {"shutdown": 3, "already_shutdown": 1})
 
 
 def test_a_request_that_outlasts_the_end_is_counted_once() -> None:
