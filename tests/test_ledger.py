@@ -111,6 +111,7 @@ def test_a_commit_before_the_ledger_needs_no_word(repository: Repository) -> Non
         "proto__compass__v1__compass_md",
         "compass_otel__mapper_py",
         "compass_otel__lanes_py",
+        "compass_otel__priority_lane_py",
         "compass_otel__priority_py",
         "compass_otel__sink_py",
     ],

@@ -22,9 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LEDGER = "DECISIONS.md"
 GOVERNED = (
     "proto/",
+    "compass_otel/lane_pair.py",
     "compass_otel/lanes.py",
     "compass_otel/mapper.py",
     "compass_otel/priority.py",
+    "compass_otel/priority_lane.py",
     "compass_otel/sink.py",
 )
 
