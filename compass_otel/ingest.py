@@ -48,7 +48,7 @@ def run(options: IngestOptions) -> int:
     with Interrupts() as interrupts:
         Ingest(output, outlet, interrupts).read()
         if outlet is not None:
-            outlet.finish(output.complain)
+            outlet.finish(output.complain, output.say)
         output.close()
         if outlet is not None:
             output.say(outlet.last_line())
@@ -74,6 +74,7 @@ class Ingest:
         self._output = output
         self._outlet = outlet
         self._interrupts = interrupts
+        self._accounts = outlet.accounts() if outlet is not None else None
         grows = output.screen is not None and not output.show.failures_only
         self._collector = RunCollector(keep_rows=grows)
         self._tree = GrowingTree(output.screen, self._collector) if output.screen is not None and grows else None
@@ -94,6 +95,7 @@ class Ingest:
             partial(self._provider),
             frames=self._output.write_frame if self._output.wants_frames else None,
             parent_context=inherited_context(),
+            accounts=self._accounts,
         )
         try:
             self._feed(reading, pipeline)
@@ -150,15 +152,17 @@ class Ingest:
             self._output.grow(self._tree, [run])
 
     def _provider(self, agent: str, ids: DerivedIdGenerator) -> TracerProvider:
-        if self._outlet is None:
+        if self._outlet is None or self._accounts is None:
             return own_provider(agent, [self._collector], ids=ids)
-        return own_provider(
+        provider = own_provider(
             agent,
-            [self._collector, self._outlet.processor],
+            [self._collector, self._outlet.gate(self._accounts)],
             ids=ids,
             sampler=self._outlet.sampler,
             instance_id=self._outlet.instance_id,
         )
+        self._accounts.belongs_to(provider.resource.attributes)
+        return provider
 
 
 def inherited_context() -> Context | None:

@@ -4,7 +4,7 @@ Composes the bridge on a provider of its own with the collector that shows; `rep
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from opentelemetry.context import Context
 from opentelemetry.trace import TracerProvider
@@ -20,6 +20,9 @@ from compass_otel.jsonout import SessionErrorObject
 from compass_otel.showing import RunCollector
 from compass_otel.sources import Decoded, Source
 from compass_otel.unmapped import Malformed, Unmapped
+
+if TYPE_CHECKING:
+    from compass_otel.run_accounts import RunAccounts
 
 FrameLines = Callable[[str], object]
 """Takes one frame as a line of JSON without its end."""
@@ -41,10 +44,12 @@ class InputPipeline:
         make_provider: Called once, at the first event.
         frames: Takes the frames as JSON lines, None for nowhere.
         parent_context: Parent of every run; None makes each run a trace of its own.
+        accounts: Keeps apart what belongs to which run, where runs are sent and counted; among the processors of the
+            provider.
 
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of one input, most of them optional
         self,
         source: Source,
         collector: RunCollector,
@@ -52,12 +57,14 @@ class InputPipeline:
         *,
         frames: FrameLines | None = None,
         parent_context: Context | None = None,
+        accounts: "RunAccounts | None" = None,
     ) -> None:
         self._source = source
         self._collector = collector
         self._make_provider = make_provider
         self._frames = frames
         self._parent_context = parent_context or Context()
+        self._accounts = accounts
         self._bridge: SessionBridge | None = None
         self._session_id = ""
         self._errors: dict[str, SessionErrorObject] = {}
@@ -78,7 +85,11 @@ class InputPipeline:
             bridge = self._bridge or self._begin()
             if isinstance(event, SessionOpened):
                 self._session_id = event.session_id or ""
+            if self._accounts is not None:
+                self._accounts.begin(event)
             frames = bridge.handle(event)
+            if self._accounts is not None:
+                self._accounts.done()
             if frames and not isinstance(event, TextDelta | ThinkingDelta):
                 self._note_errors(frames)
             if self._frames:
@@ -89,6 +100,8 @@ class InputPipeline:
         """End the session in order: an open run is a cancel."""
         if self._bridge is not None:
             frames = self._bridge.close()
+            if self._accounts is not None:
+                self._accounts.done()
             self._note_errors(frames)
             if self._frames:
                 self._write(frames)
@@ -97,6 +110,7 @@ class InputPipeline:
         ids = DerivedIdGenerator()
         self._bridge = SessionBridge(
             tracer_provider=self._make_provider(self._source.agent, ids),
+            meter_provider=self._accounts.meters if self._accounts is not None else None,
             source=self._source,
             ids=ids,
             parent_context=self._parent_context,

@@ -10,6 +10,8 @@ from typing import Final, assert_never
 from compass_otel.ids import text_digest
 from compass_otel.semconv import Outcome
 
+MAX_KEPT_SPANS: Final = 4096
+"""Ids of an incomplete run's spans that are kept, so that none of them is sent twice when its end is seen."""
 _SPAN_ID_BYTES: Final = 8
 
 
@@ -56,8 +58,8 @@ class Earlier:
 
     trace_id: str
     span_id: str
-    spans: frozenset[str] = frozenset()
-    """Ids of its children that had ended; empty too if nobody knows."""
+    spans: frozenset[str] | None = None
+    """Ids of its children that had ended; None if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,9 @@ class KnownRun:
     @property
     def earlier(self) -> Earlier:
         """What was sent of it."""
-        spans, size = self.spans or b"", _SPAN_ID_BYTES
+        spans, size = self.spans, _SPAN_ID_BYTES
+        if spans is None:
+            return Earlier(self.trace_id, self.span_id)
         ids = frozenset(spans[start : start + size].hex() for start in range(0, len(spans), size))
         return Earlier(self.trace_id, self.span_id, ids)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from compass_otel.command_options import SendOptions
     from compass_otel.exporting import RunOutlet
     from compass_otel.html_page import HtmlPage
+    from compass_otel.run_accounts import RunAccounts
 
 _NO_AGENT: Final = (
     "not a stream or session file of Pi or oh-my-pi; give what `pi --mode json` printed, or a session file"
@@ -50,7 +51,7 @@ def run(options: ReplayOptions) -> int:
     """Run the command; give the exit status. Raises WrongUseError."""
     log_to_stderr()
     with contextlib.ExitStack() as stack:
-        outlet = _open_outlet(options.send) if options.send else None
+        outlet = _open_outlet(options.send, again=options.again) if options.send else None
         if outlet is not None:
             stack.callback(outlet.abandon)
         target = options.html
@@ -66,7 +67,7 @@ def run(options: ReplayOptions) -> int:
         replay = Replay(output, outlet, wanted_whole=page is not None)
         replay.read(list(replay.inputs(options.paths)))
         if outlet is not None:
-            outlet.finish(output.complain)
+            outlet.finish(output.complain, output.say)
         if options.html:
             _finish_page(output, options.html)
         output.close()
@@ -75,10 +76,10 @@ def run(options: ReplayOptions) -> int:
         return output.tally.exit_status(options.show.fail_on)
 
 
-def _open_outlet(send: "SendOptions") -> "RunOutlet | None":
+def _open_outlet(send: "SendOptions", *, again: bool) -> "RunOutlet | None":
     from compass_otel.exporting import open_run_outlet  # noqa: PLC0415  # what sends is not loaded to show only
 
-    return open_run_outlet(send)
+    return open_run_outlet(send, again=again)
 
 
 def _open_page(target: str) -> "HtmlPage":
@@ -156,43 +157,51 @@ class Replay:
         with open_source(each.path, history=self._history) as reading:
             self._output.begin_input(each.path, title)
             collector = RunCollector(keep_spans=self._outlet is not None)
+            accounts = self._outlet.accounts() if self._outlet is not None else None
             pipeline = InputPipeline(
                 reading.source,
                 collector,
-                partial(self._provider, collector),
+                partial(self._provider, collector, accounts),
                 frames=self._output.write_frame if self._output.wants_frames else None,
+                accounts=accounts,
             )
-            self._feed(reading, pipeline, progress)
+            self._feed(reading, pipeline, progress, accounts)
             for run in pipeline.still_open():
                 self._output.add_run(run)
             self._finish_input(each, reading, pipeline)
 
-    def _feed(self, reading: Reading, pipeline: InputPipeline, progress: Progress) -> None:
+    def _feed(
+        self, reading: Reading, pipeline: InputPipeline, progress: Progress, accounts: "RunAccounts | None"
+    ) -> None:
         for line, at_ns in reading.lines():
             if line is not None:
                 progress.advance(len(line))
             decoded = reading.decode(line, at_ns)
             if decoded:
                 self._output.note_useless(pipeline.handle(decoded))
-                self._pass_on(pipeline.whole())
+                self._pass_on(pipeline.whole(), accounts)
                 if self._output.gone and not self._wanted_whole:
                     break
         pipeline.handle(reading.end())
-        self._pass_on(pipeline.rest())
+        self._pass_on(pipeline.rest(), accounts)
         self._output.flush()
 
-    def _pass_on(self, runs: list[CollectedRun]) -> None:
+    def _pass_on(self, runs: list[CollectedRun], accounts: "RunAccounts | None") -> None:
         for run in runs:
             self._output.add_run(run)
-            if self._outlet is not None:
-                self._outlet.send(run)
+            if self._outlet is not None and accounts is not None:
+                self._outlet.send(run, accounts)
 
-    def _provider(self, collector: RunCollector, agent: str, ids: DerivedIdGenerator) -> TracerProvider:
-        if self._outlet is None:
+    def _provider(
+        self, collector: RunCollector, accounts: "RunAccounts | None", agent: str, ids: DerivedIdGenerator
+    ) -> TracerProvider:
+        if self._outlet is None or accounts is None:
             return own_provider(agent, [collector], ids=ids)
-        return own_provider(
-            agent, [collector], ids=ids, sampler=self._outlet.sampler, instance_id=self._outlet.instance_id
+        provider = own_provider(
+            agent, [collector, accounts], ids=ids, sampler=self._outlet.sampler, instance_id=self._outlet.instance_id
         )
+        accounts.belongs_to(provider.resource.attributes)
+        return provider
 
     def _finish_input(self, each: Input, reading: Reading, pipeline: InputPipeline) -> None:
         """Count the input, and say what a person should know of it."""

@@ -19,6 +19,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from compass_otel.ledger_rows import (
+    MAX_KEPT_SPANS,
     Claim,
     Entry,
     KnownRun,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 MAX_RUNS: Final = 50_000
 """Runs that are remembered, about 10 MB; beyond it the one that was seen first is forgotten."""
-_MAX_KEPT_SPANS: Final = 4096
 
 _Answer = TypeVar("_Answer")
 
@@ -132,12 +132,12 @@ class RunLedger:
         Args:
             facts: The run, with the ids under which it was sent.
             outcome: Its `compass.outcome`.
-            spans: Of an incomplete run: ids of its children that had ended.
+            spans: Of an incomplete run: ids of its children that had ended, all of them.
             also: What belongs into the same transaction.
 
         """
         incomplete = outcome == Outcome.INCOMPLETE
-        kept = b"".join(map(bytes.fromhex, sorted(spans))) if incomplete and len(spans) <= _MAX_KEPT_SPANS else None
+        kept = b"".join(map(bytes.fromhex, sorted(spans))) if incomplete and len(spans) <= MAX_KEPT_SPANS else None
 
         def work(connection: sqlite3.Connection) -> None:
             if row_of(connection, facts.key) is None:
