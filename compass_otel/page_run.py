@@ -145,11 +145,19 @@ def _typed(spans: list[SpanObject]) -> Iterator[SpanObject]:
 def _title(facts: RunFacts, run: RunObject, failures: list[FailureValue]) -> tuple[str, str]:
     """Part the headline into what it was and what came of it, so that a list can be read down its left side."""
     if not facts.headline:
-        return _quiet_title(facts, run["spans"][0]), ""
+        return _quiet_title(facts, run["spans"][0]), _repaired(failures)
     known = [run["error_type"] or "", *(fact for failure in failures[:1] for fact in failure["facts"])]
     parts = facts.headline.split(", ")
     size = next((at for at, part in enumerate(parts) if part not in known), len(parts)) or 1
     return ", ".join(parts[:size]), ", ".join(parts[size:])
+
+
+def _repaired(failures: list[FailureValue]) -> str:
+    """Tell of the last failure that did not end the run."""
+    if not failures:
+        return ""
+    told = (failures[0]["facts"][1:2] or failures[0]["facts"])[0]
+    return f"after {told}" + "".join(f": {step['next']}" for step in failures[0]["steps"][-1:])
 
 
 def _quiet_title(facts: RunFacts, root: SpanObject) -> str:

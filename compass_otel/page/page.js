@@ -155,20 +155,18 @@
       document.addEventListener("DOMContentLoaded", () => open(run, { go }), { once: true });
       return;
     }
+    current = run;
     for (const line of lines()) {
       if (line.run === run) line.setAttribute("aria-current", "true");
       else line.removeAttribute("aria-current");
+      if (line.run === run) line.scrollIntoView({ block: "nearest" });
     }
-    current = run;
     keepOneTabStop();
     document.body.classList.add("opened");
-    const page = JSON.parse(block.textContent);
-    byId("run").replaceChildren(...pageOf(page));
+    byId("run").replaceChildren(...pageOf(JSON.parse(block.textContent)));
     history.replaceState(null, "", "#run-" + run.number);
-    if (go) {
-      byId("run").querySelector("h2").focus({ preventScroll: true });
-      scrollTo(0, NARROW.matches ? 0 : scrollY);
-    }
+    scrollTo(0, 0);
+    if (go) byId("run").querySelector("h2").focus({ preventScroll: true });
   }
 
   function close() {
@@ -202,7 +200,7 @@
 
   function failuresOf(page) {
     const [first, ...rest] = page.failures;
-    const title = first.fate === "cancelled" ? "What was cancelled" : "What failed";
+    const title = first.fate === "cancelled" ? "What was cancelled" : page.headline ? "What failed" : "What failed on the way";
     return section(title, [cardOf(first, first.steps), ...rest.map((each) => cardOf(each, each.steps, true))]);
   }
 
@@ -240,7 +238,7 @@
 
   function timelineOf(page) {
     const ticks = page.timeline.ticks.map((tick) => {
-      const made = placed("span.tick", tick.left, 0);
+      const made = placed("span.tick" + (tick.left > 0.85 ? ".edge" : ""), tick.left, 0);
       made.append(shown(tick.words));
       return made;
     });
@@ -265,7 +263,7 @@
     const name = make("span.name." + fateClass(row.fate), [mark(row.fate), text(row.name)]);
     name.style.setProperty("--depth", depth);
     const facts = quiet ? [] : [index.fates[row.fate].word];
-    if (row.card) facts.push(...row.card.facts.slice(1).filter((fact) => !/retryable$/.test(fact)));
+    if (row.card) facts.push(...row.card.facts.slice(1).filter((fact) => fact !== "attempt 1" && !/retryable$/.test(fact)));
     if (facts.length) name.append(dots("span.why", facts));
     const details = row.details.filter((detail) => !facts.includes(detail));
     if (details.length) name.append(dots("span.extra", details));
