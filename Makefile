@@ -11,7 +11,7 @@ PYTEST := $(RUN) -m pytest
 SETTINGS := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench gen redcheck faults soak stack stack-up stack-test dist test-wheel clean
+.PHONY: help demo test check bench gen redcheck stack stack-up stack-test dist test-wheel clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,15 @@ bench: $(VENV)/.dev ## measure speed and memory, as ratios
 	@status=0; for file in tests/bench/bench_*.py; do \
 	  echo "== $$file"; $(RUN) $$file $(ARGS) || status=1; \
 	done; exit $$status
+
+stack: $(VENV)/.dev ## build the Collector and Jaeger, find Prometheus; needs Go
+	$(RUN) tests/stack/build.py
+
+stack-up: stack ## start the three on loopback and say where to look; Ctrl-C ends them
+	$(RUN) tests/stack/up.py
+
+stack-test: stack ## run the tests in the real programs
+	$(PYTEST) -m stack $(ARGS) tests/stack
 
 dist: $(VENV)/.dev ## build the source distribution and the wheel
 	@rm -rf dist

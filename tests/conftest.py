@@ -49,3 +49,10 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # A proxy of the machine must not stand between a test and its own receiver.
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost,::1")
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost,::1")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is left out, so that nobody takes silence for a test that passed."""
+    if "not stack" not in str(config.option.markexpr):
+        return []
+    return ["left out, to be asked for by `-m`: slow, faults, soak, npm, and the real stack (`make stack-test`)"]
