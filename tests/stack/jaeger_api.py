@@ -66,16 +66,8 @@ class JaegerApi:
         with ThreadPoolExecutor(_READERS) as pool:
             return [span for spans in pool.map(self.trace, sorted(set(trace_ids))) for span in spans]
 
-    def search(self, service: str, **tags: str) -> set[str]:
-        """Give the ids of the traces with a span that has all these attributes; `__` stands for a dot in a key."""
-        wanted = {key.replace("__", "."): value for key, value in tags.items()}
-        return {trace["traceID"] for trace in self._search(service, wanted)}
-
-    def search_tags(self, service: str, tags: dict[str, str]) -> set[str]:
-        """Give the ids of the traces with a span that has all these attributes."""
-        return {trace["traceID"] for trace in self._search(service, tags)}
-
-    def _search(self, service: str, tags: dict[str, str]) -> list[dict[str, Any]]:
+    def search(self, service: str, tags: dict[str, str]) -> set[str]:
+        """Give the ids of the traces of a service with a span that has all these attributes."""
         query = {
             "service": service,
             "tags": json.dumps(tags),
@@ -83,7 +75,7 @@ class JaegerApi:
             "start": "0",
             "end": str(int(time.time() + 86_400) * 1_000_000),
         }
-        return self._data(f"/api/traces?{urllib.parse.urlencode(query)}")
+        return {trace["traceID"] for trace in self._data(f"/api/traces?{urllib.parse.urlencode(query)}")}
 
     def _data(self, path: str) -> list[Any]:
         body = fetch(self._url + path)
