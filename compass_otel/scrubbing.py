@@ -21,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from compass_otel.errors import ConfigError
-from compass_otel.scrubbing_cleaning import clean, cut, is_clean, make_valid, readings
+from compass_otel.scrubbing_cleaning import clean, cut, has_sequences, is_clean, is_plain_words, make_valid, readings
 from compass_otel.scrubbing_names import MARK, SecretName, is_empty_value, label_of_name
 from compass_otel.scrubbing_patterns import SECRET_PATTERNS, TOKEN_FAMILIES, SecretPattern
 from compass_otel.scrubbing_shapes import (
@@ -125,8 +125,11 @@ class Scrubber:
 
     def scrub(self, text: str) -> str:
         """Hide what is secret in *text* and make the rest harmless; a text with neither comes back as it is."""
+        if not self._extra and is_plain_words(text):
+            return text
         if not is_clean(text):
-            text = clean(self._without_parted_secrets(make_valid(text)))
+            text = make_valid(text)
+            text = clean(self._without_parted_secrets(text) if has_sequences(text) else text)
         for _ in range(_ROUNDS):
             spans = sorted(_outside_marks(text, self._spans(text)))
             if not spans:
@@ -143,7 +146,8 @@ class Scrubber:
             for view in readings(text)
             for start, end, label in self._spans(view.text)
         ]
-        return _hidden(text, sorted(spans)) if spans else text
+        outside = sorted(_outside_marks(text, spans))
+        return _hidden(text, outside) if outside else text
 
     def scrub_and_cut(self, text: str, max_bytes: int) -> str:
         """Scrub the whole *text*, then cut it to at most *max_bytes* bytes of UTF-8; see :func:`cut`."""

@@ -100,6 +100,9 @@ def _end_of_token(view: View, known_at: int, full_at: int) -> int:
     A line that begins before *full_at* belongs to it unless it begins with a word, a later one if it looks generated.
     """
     joined = view.text
+    if joined is view.original:
+        rest = _REST_OF_BODY.match(joined, known_at)
+        return rest.end() if rest else known_at
     while True:
         join = view.next_join(known_at)
         rest = _REST_OF_BODY.match(joined, known_at, join)

@@ -1,0 +1,40 @@
+"""The quick way out for plain words: it may never let through what the patterns would hide."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compass_otel.scrubbing import SecretPattern, Scrubber, scrub
+from compass_otel.scrubbing_cleaning import is_plain_words
+
+WORDS = st.sampled_from(
+    "Bearer bearer Basic password passwd pass pwd pw token Token secret key API api apikey Authorization cookie "
+    "credential PIN pin login user AKIA AKIAABCDEFGH sk ghp xoxb eyJ eyJhbGci BEGIN PRIVATE KEY session access client "
+    "refresh otp code is the set to and".split()
+)
+PARTS = st.one_of(
+    WORDS,
+    st.text("ABCDEFabcdef0123456789", min_size=1, max_size=14),
+    st.sampled_from([" ", ". ", ", ", "'", "\n", "(", ")", "; ", "-", "_", "/", "*", "!", "?", " is "]),
+)
+
+# The patterns alone: an extra pattern switches the quick way out off.
+_PATTERNS_ONLY = Scrubber(extra_patterns=[SecretPattern("never", r"\x00never\x00", "secret")])
+
+
+@settings(max_examples=1000)
+@given(st.lists(PARTS, max_size=40).map("".join))
+def test_plain_words_are_what_the_patterns_leave_alone(text: str) -> None:
+    """Whatever is let through quickly comes out of the patterns as it went in."""
+    if is_plain_words(text):
+        assert _PATTERNS_ONLY.scrub(text) == text
+    assert scrub(text) == _PATTERNS_ONLY.scrub(text)
+
+
+def test_most_of_what_a_model_streams_is_plain() -> None:
+    """Words, short numbers and ordinary punctuation take the quick way; names and values with a sign between do not."""
+    assert all(
+        map(is_plain_words, ["hello", " world", "The module keeps its invariants, in one place.", "x + 1", "42"])
+    )
+    assert not any(
+        map(is_plain_words, ["password: x", "key=1", "sk-abcdefghijklmnop", "Bearer abcdefgh ij", "a\x1b[0m"])
+    )
