@@ -27,6 +27,7 @@ class ConfigError(CompassError, ValueError):
         allowed: What would have been accepted, as a phrase ("a whole number above 0").
 
     The message holds a shortened form of *value*, so do not pass one that is a credential: pass ``"<hidden>"``.
+
     """
 
     def __init__(self, setting: str, value: object, allowed: str) -> None:

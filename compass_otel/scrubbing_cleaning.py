@@ -145,9 +145,10 @@ def _joins(char: str) -> bool:
 
 _SHORT_CHARS: Final = 12
 _PLAIN_WORDS_CHARS: Final = 256
-_SHORT_AND_HARMLESS: Final = re.compile(r"[A-Za-z0-9 \n.,!?'()+*/\[\]{};_]*+").fullmatch
+_SHORT_AND_HARMLESS: Final = re.compile(r"[A-Za-z0-9 \n.,!?'()+*/\[\]{};]*+").fullmatch
 _MAY_HIDE_A_SECRET: Final = re.compile(
     r"[^A-Za-z ,.!?'();-]|[A-Za-z'-]{13}|--|[Bb][Ee][Aa][Rr][Ee][Rr]|[Bb][Aa][Ss][Ii][Cc]"
+    r"|[Ll][Oo][Gg][Ii][Nn]|[Pp][Aa][Ss][Ss]|[Ii][Dd][Ee][Nn][Tt][Ii][Ff]"
 ).search
 
 
@@ -155,8 +156,9 @@ def is_plain_words(text: str) -> bool:
     r"""Whether *text* is so plain that no built-in pattern can match it; most of what a model streams is.
 
     A stream brings one small text for each token, and looking through every pattern for each of them would cost more
-    than all else. Plain is: at most 12 characters without any of ``: = " @ % & \\ < -``, or one line of words of at
-    most 12 letters with ordinary punctuation and neither "bearer" nor "basic" in it. A test holds this to the patterns.
+    than all else. Plain is: at most 12 characters without any of ``: = " @ % & \\ < - _``, or one line of words of at
+    most 12 letters with ordinary punctuation and none of the words that announce a secret without any such sign
+    (``login jane password …``, ``identified by '…'``). A test holds this to the patterns.
     """
     if len(text) <= _SHORT_CHARS:
         return _SHORT_AND_HARMLESS(text) is not None

@@ -27,7 +27,7 @@ from compass_otel.scrubbing_names import (
     looks_random,
 )
 
-__all__ = ["Q", "Span", "line_end", "named_values", "quotation_end"]
+__all__ = ["Q", "Span", "named_values", "quotation_end"]
 
 Span: TypeAlias = tuple[int, int, str]
 """Start, end and label of a stretch of text to hide."""
@@ -181,9 +181,7 @@ def _value_of(text: str, match: re.Match[str]) -> _Value | None:
         return None
     begin = _VALUE_START.match(text, match.end())
     assert begin is not None  # noqa: S101 (every part of it is optional)
-    start = begin.end()
-    while mark := MARK.match(text, start):
-        start = mark.end()
+    start = _after_marks(text, begin.end())
     if start > begin.end() and not _GLUED_ON.match(text, start):
         return None
     return _Value(
@@ -201,6 +199,12 @@ def _value_of(text: str, match: re.Match[str]) -> _Value | None:
         in_url=in_url,
         on_next_line="\n" in begin[0],
     )
+
+
+def _after_marks(text: str, start: int) -> int:
+    while mark := MARK.match(text, start):
+        start = mark.end()
+    return start
 
 
 def _name_before(text: str, start: int, end: int) -> tuple[str, str, str]:
@@ -256,7 +260,7 @@ def _end_of_quoted(value: _Value) -> int:
 def quotation_end(text: str, start: int, quote: str) -> int:
     """Say where the quotation opened by *quote* before *start* ends: at its closing mark, else with the line."""
     end = _closing(text, start, quote)
-    return line_end(text, start) if end is None or "\n" in text[start:end] else end
+    return _line_end(text, start) if end is None or "\n" in text[start:end] else end
 
 
 def _closing(text: str, start: int, quote: str) -> int | None:
@@ -278,7 +282,7 @@ def _closing(text: str, start: int, quote: str) -> int | None:
     return None
 
 
-def line_end(text: str, start: int) -> int:
+def _line_end(text: str, start: int) -> int:
     """Say where the line that holds *start* ends."""
     end = text.find("\n", start)
     return len(text) if end < 0 else end
@@ -298,7 +302,7 @@ def _end_of_bracket(value: _Value) -> int:
         depth += (text[at] == opening) - (text[at] == closing)
         if depth == 0:
             return at + 1
-    return line_end(text, start)
+    return _line_end(text, start)
 
 
 def _end_of_authorization(value: _Value) -> int:
@@ -329,7 +333,7 @@ def _end_of_plain(value: _Value) -> int:
     if beginning and beginning.end() == start + _BEGINNING_CHARS and (whole := _PLAIN_VALUE.match(text, start)):
         shown = whole[0].rstrip(_TRAILING)
     if value.named.label == "password" and value.at_line_start and value.by_colon and not value.of_quoted_name:
-        return start + len(text[start : line_end(text, start)].rstrip())
+        return start + len(text[start : _line_end(text, start)].rstrip())
     return start + len(shown)
 
 
