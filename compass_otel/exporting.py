@@ -176,11 +176,13 @@ class RunOutlet(Outlet):
 
     def send(self, run: CollectedRun, accounts: RunAccounts) -> None:
         """Hand over a run that is not in the ledger. Blocks while there is no room; later runs are only counted."""
-        for account, spans in accounts.units(run.kept):
+        account = accounts.of(run.root)
+        if account is not None:
+            accounts.forget(account)
             if self._gave_up:
-                self._unsent_runs += account.is_run and not self.books.stands(account)
-            elif (admitted := self.books.admit(account, spans)) is not None:
-                self._hand_over(account, admitted, accounts.service)
+                self._unsent_runs += not self.books.stands(account)
+            elif (spans := self.books.admit(account, run.kept)) is not None:
+                self._hand_over(account, spans, accounts.service)
         run.kept.clear()
 
     def _hand_over(self, account: RunAccount, spans: Sequence[ReadableSpan], service: Service) -> None:
@@ -229,7 +231,7 @@ class RunOutlet(Outlet):
             if self._gave_up:
                 given_back += [self._begun] if self._begun is not None else []
                 self._begun = None
-                self._unsent_runs += sum(account.is_run for account in given_back)
+                self._unsent_runs += len(given_back)
             self.books.given_back(given_back)
         self._lost = lost
         self._handed.clear()

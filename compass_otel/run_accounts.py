@@ -1,8 +1,8 @@
 """RunAccounts: which run each span and each measurement of an input belongs to, and what names that run.
 
-A SpanProcessor that stands before what sends. A *unit* is what is sent or skipped as a whole: a prompt run with its
-children, or a span outside of runs, such as a compaction between two. Measurements are made while an event is being
-recorded, and every event belongs to one run: the one that it opens, else the one that was open.
+A run is sent or skipped as a whole: with its children, and with what stands between it and the next run, such as a
+compaction, since files and streams differ in what of that they call a part of the run. Measurements are made while an
+event is being recorded, and every event belongs to one run: the one that it opens, else the one that was open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compass_otel.metric_sums import Service
 from compass_otel.summed_metrics import Increments, SummedMeterProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from opentelemetry.context import Context
@@ -37,11 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class RunAccount:
-    """One unit of an input."""
+    """One run of an input."""
 
     facts: RunFacts
     root_id: int
-    is_run: bool
     measured: Increments = field(default_factory=Increments)
     outcome: str | None = None
     """How it ended; None while it is open."""
@@ -54,7 +53,7 @@ class RunAccount:
 
 
 class AccountKeeper(Protocol):
-    """Is told of units as they happen; for live commands."""
+    """Is told of runs as they happen; for live commands."""
 
     def opened(self, account: RunAccount) -> None:
         """Decide, before anything of it goes out, whether it is sent: set `account.sent`."""
@@ -67,7 +66,7 @@ class RunAccounts(SpanProcessor):
     """Keeps the accounts of one input. Not thread-safe: the recorder of a command runs on one thread.
 
     Args:
-        keeper: Is told of each unit; None for commands that ask at the end.
+        keeper: Is told of each run; None for commands that ask at the end.
 
     """
 
@@ -81,6 +80,7 @@ class RunAccounts(SpanProcessor):
         self._changed: list[RunAccount] = []
         self._open: RunAccount | None = None
         self._opened: RunAccount | None = None
+        self._last: RunAccount | None = None
         self._message: UserMessage | AssistantMessage | None = None
         self._refuses = False
 
@@ -117,15 +117,17 @@ class RunAccounts(SpanProcessor):
     # --- what the provider calls ---
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002  # the SDK's
-        """Find the unit of a span that starts, or open one."""
-        context = span.get_span_context()
-        owner = self._accounts.get(span.parent.span_id) if span.parent is not None else None
-        if owner is None:
-            owner = self._new(span)
-        self._accounts[context.span_id] = owner
+        """Find the run of a span that starts, or open one."""
+        if semconv.SESSION_STATE in (span.attributes or {}):
+            owner: RunAccount | None = self._new(span)
+        else:
+            owner = self._accounts.get(span.parent.span_id) if span.parent is not None else None
+            owner = owner or self._last
+        if owner is not None:
+            self._accounts[span.get_span_context().span_id] = owner
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Note how a unit ended."""
+        """Note how a run ended, and which of its children did."""
         account = self.of(span)
         context = span.get_span_context()
         if account is None or context is None:
@@ -137,8 +139,6 @@ class RunAccounts(SpanProcessor):
             return
         account.outcome = outcome
         self._changed.append(account)
-        if self._keeper is not None:
-            self._forget(account)
 
     def shutdown(self) -> None:
         """Do nothing."""
@@ -150,46 +150,36 @@ class RunAccounts(SpanProcessor):
     # --- what those who send ask ---
 
     def of(self, span: ReadableSpan) -> RunAccount | None:
-        """Give the unit of a span; None once it was forgotten."""
+        """Give the run of a span; None before the first run, and for what was forgotten."""
         context = span.get_span_context()
         return self._accounts.get(context.span_id) if context is not None else None
 
-    def units(self, spans: Iterable[ReadableSpan]) -> list[tuple[RunAccount, list[ReadableSpan]]]:
-        """Part ended spans by unit, in the order of their first span, and forget the units."""
-        parted: dict[RunAccount, list[ReadableSpan]] = {}
-        for span in spans:
-            account = self.of(span)
-            if account is not None:
-                parted.setdefault(account, []).append(span)
-        for account in parted:
-            self._forget(account)
-        return list(parted.items())
-
-    def _forget(self, account: RunAccount) -> None:
+    def forget(self, account: RunAccount) -> None:
+        """Forget the spans of a run that was sent or skipped."""
         self._accounts = {key: value for key, value in self._accounts.items() if value is not account}
 
     def _new(self, span: Span) -> RunAccount:
         context = span.get_span_context()
-        is_run = semconv.SESSION_STATE in (span.attributes or {})
-        facts = RunFacts(self._key(span, is_run=is_run), f"{context.trace_id:032x}", f"{context.span_id:016x}")
-        account = RunAccount(facts, context.span_id, is_run)
-        if is_run:
-            self._opened = account
-            if not self._refuses:  # a refused prompt is a run beside the open one
-                self._open = account
+        account = RunAccount(
+            RunFacts(self._key(span), f"{context.trace_id:032x}", f"{context.span_id:016x}"), context.span_id
+        )
+        if self._keeper is not None and self._last is not None and self._last.outcome is not None:
+            self.forget(self._last)  # nothing of it can come any more
+        self._opened = self._last = account
+        if not self._refuses:  # a refused prompt is a run beside the open one
+            self._open = account
         if self._keeper is not None:
             self._keeper.opened(account)
         return account
 
-    def _key(self, span: Span, *, is_run: bool) -> str:
-        """Name a unit: by its first user message where it has one with a time, else by its span id.
+    def _key(self, span: Span) -> str:
+        """Name a run: by its first user message where it has one with a time, else by its span id.
 
-        That id is derived from the session and the first answer's time, or from the run before. Where there is
-        neither, different sessions may share it, and the span's own time tells them apart.
+        That id is derived from the session and the time of the first answer. Where there is no time, different sessions
+        may share it, and the run's own start tells them apart.
         """
         message, span_id = self._message, span.get_span_context().span_id
         stamp = message.timestamp_ms if message is not None else None
-        if is_run and isinstance(message, UserMessage) and stamp is not None:
+        if isinstance(message, UserMessage) and stamp is not None:
             return message_key(stamp, message.text)
-        told = stamp is not None if is_run else bool(span.links)
-        return span_key(span_id, None if told else span.start_time)
+        return span_key(span_id, None if stamp is not None else span.start_time)

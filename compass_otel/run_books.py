@@ -57,10 +57,10 @@ class RunBooks:
         self._again = again
 
     def admit(self, account: RunAccount, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan] | None:
-        """Ask whether a unit that was read whole is to be sent.
+        """Ask whether a run that was read whole is to be sent.
 
         Args:
-            account: The unit.
+            account: The run.
             spans: Its ended spans.
 
         Returns:
@@ -77,10 +77,10 @@ class RunBooks:
     def skip(self, account: RunAccount, standing: Standing) -> None:
         """Count a run that is not sent."""
         account.sent = False
-        self.skipped[standing] += account.is_run
+        self.skipped[standing] += 1
 
     def delivered(self, account: RunAccount, service: Service) -> None:
-        """Enter a unit whose last span was acknowledged, and count it unless that was done."""
+        """Enter a run whose last span was acknowledged, and count it unless that was done."""
         outcome = account.outcome or semconv.Outcome.COMPLETED.value
         self.count(account, service, lambda also: self.ledger.enter(account.facts, outcome, account.whole, also))
 
@@ -116,7 +116,7 @@ class RunBooks:
         """Change the ledger, and add what was measured in the same transaction, unless that was done.
 
         Args:
-            account: The unit.
+            account: The run.
             service: Whose it is.
             change: Makes the change, and calls what it gets within the transaction.
 
@@ -158,9 +158,9 @@ class LiveKeeper:
         self._lost = 0
 
     def opened(self, account: RunAccount) -> None:
-        """Claim a unit that begins; settle those before it, if all that was handed over is delivered."""
+        """Claim a run that begins; settle those before it, if all that was handed over is delivered."""
         self.settle()
-        claim = self._books.ledger.claim(account.facts, Reader.STREAM, durable=self._durable and account.is_run)
+        claim = self._books.ledger.claim(account.facts, Reader.STREAM, durable=self._durable)
         if claim.standing is not Standing.OURS:
             self._books.skip(account, claim.standing)
 
