@@ -9,9 +9,9 @@ from compass_otel.scrubbing_cleaning import is_plain_words
 
 WORDS = st.sampled_from(
     """
-    Bearer bearer Basic password passwd pass pwd pw token Token secret key API api apikey Authorization cookie credential
-    PIN pin login user AKIA AKIAABCDEFGH sk ghp xoxb eyJ eyJhbGci BEGIN PRIVATE KEY session access client refresh otp code
-    is the set to and identified by with sshpass hvs
+    Bearer bearer Basic password passwd pass pwd pw token Token secret key API api apikey Authorization cookie
+    credential PIN pin login user AKIA AKIAABCDEFGH sk ghp xoxb eyJ eyJhbGci BEGIN PRIVATE KEY session access client
+    refresh otp code is the set to and identified by with sshpass hvs
     """.split()  # noqa: SIM905 (a list of words)
 )
 PARTS = st.one_of(
