@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from compass_otel.delivery import Retry
 
+SHORTEST_ATTEMPT_S: Final = 0.02
+"""At the end no attempt begins with less: it could not succeed, and what it says would hide why the others failed."""
 _FIRST_S: Final = 0.1
 _LONGEST_S: Final = 5.0
 _LONGEST_ASKED_S: Final = 30.0

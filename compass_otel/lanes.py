@@ -17,7 +17,7 @@ from collections import OrderedDict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from compass_otel.backoff import Backoff
+from compass_otel.backoff import SHORTEST_ATTEMPT_S, Backoff
 from compass_otel.delivery import Delivered, Delivery, Retry
 from compass_otel.flushing import Flushes, FlushRequest
 from compass_otel.notices import Notice, Notices
@@ -223,7 +223,8 @@ class TraceLane:
         self._wake_at = self._settings.max_export_batch_size
         now = self._clock()
         due = self._backoff.until
-        if now >= due or (self._flushes and not self._backoff.is_asked and self._flushes.first_try()):
+        is_time = self._end - now >= SHORTEST_ATTEMPT_S
+        if is_time and (now >= due or (self._flushes and not self._backoff.is_asked and self._flushes.first_try())):
             while self._is_batch_due(self._clock()):
                 if not self._send_batch():
                     break

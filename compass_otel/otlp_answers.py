@@ -50,6 +50,9 @@ _NOT_REACHED: Final = frozenset({"resolve", "connect", "proxy", "tls"})
 _EXPECTS_TLS: Final = re.compile(rb"https server|https port|ssl-enabled|over tls", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")
 
+_HEALTH_KEYS: Final = frozenset({"status", "upSince"})
+"""What the Collector's health check answers, with 200 and on every path, also to a request for another port."""
+
 _REMEDIES: Final = {
     401: "it refused the credentials; check OTEL_EXPORTER_OTLP_HEADERS",
     403: "it refused the credentials; check OTEL_EXPORTER_OTLP_HEADERS",
@@ -268,14 +271,16 @@ def _success(response: Response, asked: Asked) -> Delivery:
     if "protobuf" in kind:
         return partial_of(body, asked)
     if "json" in kind:
-        return _partial_of_json(body)
+        return _partial_of_json(body, asked)
     return Delivered()
 
 
-def _partial_of_json(body: bytes) -> Delivered:
+def _partial_of_json(body: bytes, asked: Asked) -> Delivery:
     """Read a partial success written in JSON, which some backends send whatever was asked for."""
     try:
         content = json.loads(body or b"{}")
+        if isinstance(content, dict) and content.keys() >= _HEALTH_KEYS:
+            return asked.retry(f"a health check answered, so no OTLP is taken there; check the port in {asked.setting}")
         partial = (
             (content.get("partialSuccess") or content.get("partial_success") or {}) if isinstance(content, dict) else {}
         )
