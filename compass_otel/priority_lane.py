@@ -18,7 +18,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from compass_otel.backoff import Backoff
+from compass_otel.backoff import SHORTEST_ATTEMPT_S, Backoff
 from compass_otel.flushing import Flushes, FlushRequest
 from compass_otel.memory_store import Entry, MemoryStore
 from compass_otel.notices import Notice, Notices
@@ -263,7 +263,9 @@ class PriorityLane:
             self._tidied_at = now
             self._keep_house()
         self._place_flushes()
-        if now >= self._backoff.until or (self._flushes and not self._backoff.is_asked and self._flushes.first_try()):
+        due = now >= self._backoff.until
+        is_time = self._end - now >= SHORTEST_ATTEMPT_S
+        if is_time and (due or (self._flushes and not self._backoff.is_asked and self._flushes.first_try())):
             while not self._ended and self._send_some():
                 self._answer_flushes()
                 if self.store is not None:
