@@ -335,7 +335,9 @@ class TwoLaneSpanProcessor(SpanProcessor):
         self._seen_processors = beside
         if not self._sends_otlp or self._notices.counts().get(Notice.SECOND_PROCESSOR):
             return
-        for other in beside[: beside.index(self)]:
+        for other in beside:  # this one may not be among them: hosts put processors into others of their own
+            if other is self:
+                break
             if isinstance(other, TwoLaneSpanProcessor):
                 return  # that one tells
         for other in beside:
