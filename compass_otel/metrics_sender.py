@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LOCK_FILE: Final = "metrics.lock"
 _LOCK_STEP_S: Final = 0.01
 _EXPORTER: Final = "OTEL_METRICS_EXPORTER"
+_SWITCH: Final = f"{_EXPORTER}=none stops them"
 _ZERO: Final = Growth(0, 0)
 
 
@@ -142,12 +143,13 @@ class MetricsSender:
                 problem = f"metrics: {rejected} points were refused: {message}" if rejected else None
                 return MetricsReport(len(unsent.series), problem)
             case Retry(reason=reason, in_doubt=in_doubt):
-                if not in_doubt:
-                    self._sums.refused(unsent)
-                return MetricsReport(0, f"metrics were not sent and are kept: {reason}")
+                if in_doubt:
+                    return MetricsReport(0, f"metrics were perhaps not taken, and are kept: {reason}")
+                self._sums.refused(unsent)
+                return MetricsReport(0, f"metrics were not taken and are kept ({_SWITCH}): {reason}")
             case Rejected(reason=reason):
                 self._sums.refused(unsent)
-                return MetricsReport(0, f"metrics were not taken and are kept: {reason}")
+                return MetricsReport(0, f"metrics were not taken and are kept ({_SWITCH}): {reason}")
             case _:
                 assert_never(delivery)
 
