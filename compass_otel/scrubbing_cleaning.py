@@ -147,7 +147,8 @@ _SHORT_CHARS: Final = 12
 _PLAIN_WORDS_CHARS: Final = 256
 _SHORT_AND_HARMLESS: Final = re.compile(r"[A-Za-z0-9 \n.,!?'()+*/\[\]{};]*+").fullmatch
 _MAY_HIDE_A_SECRET: Final = re.compile(
-    r"[^A-Za-z ,.!?'();-]|[A-Za-z'-]{13}|--|[Bb][Ee][Aa][Rr][Ee][Rr]|[Bb][Aa][Ss][Ii][Cc]"
+    r"[^A-Za-z ,.!?'();-]|[A-Za-z'-]{13}|-[A-Za-z'-]{8}|--"
+    r"|[Bb][Ee][Aa][Rr][Ee][Rr]|[Bb][Aa][Ss][Ii][Cc]"
     r"|[Ll][Oo][Gg][Ii][Nn]|[Pp][Aa][Ss][Ss]|[Ii][Dd][Ee][Nn][Tt][Ii][Ff]"
 ).search
 
@@ -157,8 +158,8 @@ def is_plain_words(text: str) -> bool:
 
     A stream brings one small text for each token, and looking through every pattern for each of them would cost more
     than all else. Plain is: at most 12 characters without any of ``: = " @ % & \\ < - _``, or one line of words of at
-    most 12 letters with ordinary punctuation and none of the words that announce a secret without any such sign
-    (``login jane password …``, ``identified by '…'``). A test holds this to the patterns.
+    most 12 letters, 7 after a hyphen, with ordinary punctuation and none of the words that announce a secret without
+    any such sign (``login jane password …``, ``identified by '…'``). A test holds this to the patterns.
     """
     if len(text) <= _SHORT_CHARS:
         return _SHORT_AND_HARMLESS(text) is not None

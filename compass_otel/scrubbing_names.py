@@ -70,6 +70,7 @@ _API_KEY: Final = SecretName("api key")
 _PRIVATE_KEY: Final = SecretName("private key")
 _ACCESS_KEY: Final = SecretName("access key")
 _TOKEN: Final = SecretName("token")
+_BARE_PASS: Final = SecretName("password", Strictness.TEXT)
 _BARE_TOKEN: Final = SecretName("token", Strictness.TEXT)
 _COOKIE: Final = SecretName("cookie")
 _AUTHORIZATION: Final = SecretName("authorization")
@@ -140,7 +141,7 @@ _COUNTED: Final = _words(
 
 _TAIL_WORDS: Final = _words(
     """
-    value values hash b64 base64 raw plain plaintext text string str bytes env var header prod test dev live old new
+    value values hash b64 base64 raw plain plaintext text string str bytes prod test dev live old new
     current previous primary secondary given provided used base
     """
 )
@@ -161,6 +162,8 @@ def label_of_name(name: str) -> SecretName | None:
         return _KEY_KINDS.get(before)
     if last == "signature" and before in {"thinking", "thought", "reasoning"}:
         return None
+    if last == "pass" and not before:
+        return _BARE_PASS
     if last == "token":
         return None if before in _COUNTED else _TOKEN if before else _BARE_TOKEN
     return _LAST_WORD.get(last) or _label_of_glued(last)

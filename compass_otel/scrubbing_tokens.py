@@ -24,7 +24,7 @@ _ESCAPE_BEFORE: Final = re.compile(r"(?:%(?:25){0,4}[0-9A-Fa-f]{2}|\\[nrtbf]|\\u
 _ESCAPE_CHARS: Final = 12
 _LOOKED_AT: Final = 512
 
-_ENDS_HERE: Final = frozenset(" \t\"'`&,;:.)]}<>|@/=?!")
+_ENDS_HERE: Final = frozenset(" \t\"'`&,;:.)]}<>|@/?!")
 _REST_OF_TOKEN: Final = re.compile(r"[A-Za-z0-9_\-*•…\ufffd]+")
 _RUN: Final = re.compile(r"[A-Za-z0-9_+=\-\ufffd][A-Za-z0-9_+/=.\-\ufffd]*+(?!\s{0,4}[:=])")
 _ID: Final = re.compile(
@@ -115,6 +115,7 @@ def _end_of_token(view: View, known_at: int, full_at: int) -> int:
         before = joined[max(0, known_at - _BEFORE_CHARS) : known_at]
         if following is None or not (
             (known_at < full_at and not _WORDS.match(following[0]))
+            or known_at + len(following[0]) == full_at
             or _continues(following[0], whole=following.end() == stop, after=before)
         ):
             return known_at

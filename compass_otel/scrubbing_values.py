@@ -80,6 +80,17 @@ _PLAIN_VALUE: Final = re.compile(
     re.IGNORECASE,
 )
 _NAME_END: Final = re.compile(rf"{Q}\s{{0,8}}(?:=>|[:=])")
+_ENVIRONMENT: Final = re.compile(
+    r"[ \t]{0,4}(?:os\.(?:environ|getenv)|process\.env|(?:System\.)?getenv|ENV\[|env\(|Deno\.env)\b"
+)
+_HEADER: Final = re.compile(
+    r"(?:proxy-)?authorization|(?:set-)?cookie2?|api-?key|xi-api-key|private-token|x-[a-z0-9-]{1,40}-(?:key|token)"
+    r"|x-[a-z]{2,8}-signature|ocp-apim-subscription-key",
+    re.IGNORECASE,
+)
+_COMPLAINT: Final = re.compile(
+    r"(?:invalid|missing|incorrect|expired|wrong|bad|no|unknown|unsupported|required|revoked)[_-]"
+)
 _NAME: Final = re.compile(r"[A-Za-z][\w.-]{0,64}[:=](?![=]|\Z)|[A-Za-z][\w.-]{0,64}:\Z")
 _GLUED_ON: Final = re.compile(r"[A-Za-z0-9_]")
 _TRAILING: Final = ".,:;!?"
@@ -175,14 +186,13 @@ def _value_of(text: str, match: re.Match[str]) -> _Value | None:
     named = label_of_name(name)
     if named is None and name.lower() in {"key", "keys"}:
         named = label_of_name("api_key") if in_url else label_of_words(word)
-    if named is None or (name.lower() == "token" and is_counted(word)):
-        return None
-    if match["element"] and before not in {"<", ":"}:
+    is_count = name.lower() == "token" and is_counted(word)
+    if named is None or is_count or _names_no_value(match, before, name) or _ENVIRONMENT.match(text, match.end()):
         return None
     begin = _VALUE_START.match(text, match.end())
     assert begin is not None  # noqa: S101 (every part of it is optional)
     start = _after_marks(text, begin.end())
-    if start > begin.end() and not _GLUED_ON.match(text, start):
+    if start < 0:
         return None
     return _Value(
         text=text,
@@ -201,10 +211,21 @@ def _value_of(text: str, match: re.Match[str]) -> _Value | None:
     )
 
 
+def _names_no_value(match: re.Match[str], before: str, name: str) -> bool:
+    """Say whether what follows *name* is no value of it: an XML text, the next item of a list, the next member."""
+    if match["element"]:
+        return before not in {"<", ":"}
+    if match["listed"]:
+        return _HEADER.fullmatch(name) is None
+    return match["pair"] is not None and _COMPLAINT.match(name) is not None
+
+
 def _after_marks(text: str, start: int) -> int:
-    while mark := MARK.match(text, start):
-        start = mark.end()
-    return start
+    """Skip marks at *start*; -1 if no rest of a value is glued to the last of them."""
+    at = start
+    while mark := MARK.match(text, at):
+        at = mark.end()
+    return at if at == start or _GLUED_ON.match(text, at) else -1
 
 
 def _name_before(text: str, start: int, end: int) -> tuple[str, str, str]:

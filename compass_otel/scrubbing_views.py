@@ -22,7 +22,7 @@ _ESCAPE: Final = re.compile(
 _ENTITIES: Final = {"&quot;": '"', "&apos;": "'", "&amp;": "&", "&lt;": "<", "&gt;": ">"}
 
 BREAK: Final = re.compile(
-    r"((?:(?:\n|\r\n|\\\\{0,15}(?:\r?\n|(?:r\\{1,16})?n)|%(?:25){0,4}0(?:[aA]|[dD]%(?:25){0,4}0[aA]))[ \t]*+)++)"
+    r"((?:(?:\n|\r\n|=\r?\n|\\\\{0,15}(?:\r?\n|(?:r\\{1,16})?n)|%(?:25){0,4}0(?:[aA]|[dD]%(?:25){0,4}0[aA]))[ \t]*+)++)"
 )
 """A line break, real or escaped, with the indentation after it; several in a row count as one."""
 

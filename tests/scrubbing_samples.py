@@ -185,6 +185,12 @@ The provided token is malformed
 function signature: foo(a, b)
 "usage":{"tokens":{"input":3}}
 x-ratelimit-limit-tokens: 40000
+{"pass": 12, "fail": 3}
+apiKeyEnv: OPENAI_API_KEY
+client = OpenAI(api_key=os.environ["OPENAI_API_KEY"])
+apiKey: process.env.OPENAI_API_KEY
+{"code": "invalid_api_key", "value": "gpt-4o-mini-2024-07-18"}
+("invalid_token", "gpt-4o-mini-2024-07-18")
 429 您的账户已达到速率限制 🐢 Превышен лимит 👩‍💻
 """.strip().split("\n")
 """Nothing to hide in any of these."""
@@ -213,7 +219,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "json of percent": lambda text: json_text(percent_text(text)),
 }
 
-LINE_BREAKS = ("\n", "\r\n", "\\n", "\\r\\n", "\n    ", "\\\n", "%0A")
+LINE_BREAKS = ("\n", "\r\n", "\\n", "\\r\\n", "\n    ", "\\\n", "=\n", "%0A")
 
 _ALPHABETS = {
     "aws-key-id": string.ascii_uppercase + string.digits,

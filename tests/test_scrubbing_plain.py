@@ -53,6 +53,7 @@ def test_most_of_what_a_model_streams_is_plain() -> None:
         "ghp_ab12cd34",
         "npm_ab12cd34",
         "hf_Ab3dEf6h",
+        "a key sk-Abcdefgh there",
     ],
 )
 def test_secrets_in_plain_words_are_no_plain_words(text: str) -> None:
