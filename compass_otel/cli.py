@@ -1,5 +1,6 @@
 """The command `compass-otel`: parses, calls, gives the exit status; a command imports what it needs when it runs."""
 
+import os
 import sys
 from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
@@ -100,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status, see `compass_otel.exits`. Wrong use found by the parser exits the process with 2.
 
     """
+    # gRPC writes handshakes that failed to standard error, on its own; the command says it in one line that helps.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     arguments = list(sys.argv[1:] if argv is None else argv)
     parsed = _parser(arguments).parse_args(arguments)
     try:
