@@ -102,6 +102,13 @@ def test_json_and_a_page_come_in_one_go(tmp_path: Path) -> None:
     [first, second] = objects("replay", "--html", page, FAILED, GOOD)
     assert [each["runs"][0]["outcome"] for each in (first, second)] == ["failed", "completed"]
     assert len(blocks(page.read_text(encoding="utf-8"))) == 3
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*COMMAND, "replay", "--json", "--html", str(page), str(FAILED), str(GOOD), str(KILLED)]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+    os.close(writing)
+    assert done.returncode == 0
+    assert len(blocks(page.read_text(encoding="utf-8"))) == 4
 
 
 def test_a_target_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
@@ -143,13 +150,14 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     os.mkfifo(pipe)
     read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    # A daemon: should nobody ever write to the pipe, it must not keep the tests from ending.
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
     done = compass("replay", "--html", pipe, FAILED)
-    reader.join(LIMIT_S)
     assert done.returncode == 0
-    assert read == [page.read_bytes()]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+    reader.join(LIMIT_S)
+    assert read == [page.read_bytes()]
 
 
 def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -161,12 +169,13 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_failures_come_first_then_the_newest(tmp_path: Path) -> None:
     """Failed, incomplete, cancelled, open, completed, each the newest first; `--failures` leaves out the last."""
-    runs = made(tmp_path / "runs.html", CAPTURES / "pi-1.6")["index"]["runs"]
+    streams = sorted((CAPTURES / "pi-1.6").glob("*.events.jsonl"))
+    runs = made(tmp_path / "runs.html", *streams)["index"]["runs"]
     order = ["failed", "incomplete", "cancelled", "open", "completed"]
     keys = [(order.index(each["fate"]), -each["start_ms"]) for each in runs]
     assert keys == sorted(keys)
     assert len({each["fate"] for each in runs}) == 4
-    failures = made(tmp_path / "runs.html", "--failures", CAPTURES / "pi-1.6")["index"]["runs"]
+    failures = made(tmp_path / "runs.html", "--failures", *streams)["index"]["runs"]
     assert failures == [
         {**each, "number": failures[at]["number"]} for at, each in enumerate(runs) if each["fate"] != "completed"
     ]

@@ -338,7 +338,9 @@
     const all = index.runs.length;
     const told = count < all ? `${count.toLocaleString("en")} of ${counted(all, "run")} ${index.fates[worst].word}` : `${counted(all, "run")}`;
     document.querySelector("h1").textContent = all && count === all ? `${counted(all, "run")}, all ${index.fates[worst].word}` : told;
-    if (starts.length) byId("overview").append(when(starts[0]), " to ", when(starts.at(-1), ONE_DAY ? "clock" : "whole"));
+    const [first, last] = [starts[0], starts.at(-1)];
+    if (starts.length) byId("overview").append(when(first));
+    if (first !== last) byId("overview").append(" to ", when(last, ONE_DAY ? "clock" : "whole"));
   }
 
   function onKey(event) {
