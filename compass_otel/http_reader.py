@@ -14,6 +14,7 @@ _MAX_HEAD_BYTES: Final = 65_536
 _MAX_BODY_BYTES: Final = 262_144  # an answer is a status and a sentence; the rest of a larger one is not read
 _MAX_LENGTH_DIGITS: Final = 18
 _SHOWN_BYTES: Final = 256
+_FIRST_REFUSAL: Final = 300
 _FIRST_FINAL_STATUS: Final = 200
 _NO_BODY: Final = frozenset({204, 304})
 
@@ -64,7 +65,7 @@ class ResponseReader:
         elif "content-length" in headers:
             body, complete = self._sized(headers["content-length"])
         else:
-            body, complete = self._rest()
+            body, complete = self._rest(status)
             keep = False
         # Bytes behind the answer belong to no request of ours: whoever sends them is not trusted with the next.
         return Response(status, headers, body, complete), keep and complete and not self._data
@@ -111,9 +112,17 @@ class ResponseReader:
         body, self._data = self._data[:size], self._data[size:]
         return body, wanted == size
 
-    def _rest(self) -> tuple[bytes, bool]:
-        while len(self._data) < _MAX_BODY_BYTES and self._more():
-            continue
+    def _rest(self, status: int) -> tuple[bytes, bool]:
+        """Read until the connection ends; what a refusal says holds even if it ends rudely.
+
+        A server that refuses before it has read the request closes upon unread bytes, and that is a reset.
+        """
+        try:
+            while len(self._data) < _MAX_BODY_BYTES and self._more():
+                continue
+        except ConnectionFailed as failure:
+            if status < _FIRST_REFUSAL or not isinstance(failure.cause, ConnectionError):
+                raise
         return self._data[:_MAX_BODY_BYTES], len(self._data) < _MAX_BODY_BYTES
 
     def _chunks(self) -> tuple[bytes, bool]:
