@@ -25,6 +25,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-breakpad",  # its reports would go to the home folder
     "--remote-debugging-pipe",
 )
 KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "End": 35, "Home": 36, "ArrowUp": 38, "ArrowDown": 40, " ": 32}
