@@ -111,6 +111,8 @@ class MetricsSender:
             deadline: Monotonic seconds; blocks until then at most.
 
         """
+        if not self._folder.is_dir():
+            return MetricsReport()  # nothing was ever counted here, or nothing can be
         lock = FileLock(self._folder / _LOCK_FILE)
         try:
             while not lock.acquire():
@@ -118,7 +120,7 @@ class MetricsSender:
                     return MetricsReport(0, "metrics wait: another command is sending them")
                 time.sleep(_LOCK_STEP_S)
         except OSError:
-            return MetricsReport()  # a folder that can't be used holds no sums, and was told
+            return MetricsReport()  # a folder that can't be used was told when something was to be counted
         try:
             return self._send_now(services, deadline)
         finally:
