@@ -10,11 +10,14 @@ holds for longer than that. Spans are encoded by the worker, in batches.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import defaultdict, deque
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from compass_otel.backoff import SHORTEST_ATTEMPT_S, Backoff
@@ -69,7 +72,10 @@ class TraceLane:
         self._lock = threading.RLock()
         self._in_flight = 0
         self._ledger = Ledger()
-        self._dropped_of_trace: OrderedDict[int, int] = OrderedDict()
+        self._overflowed = 0
+        # Two generations: what is dropped for a trace is remembered while thousands of others come after it.
+        self._dropped_of_trace: defaultdict[int, int] = defaultdict(int)
+        self._dropped_of_older: Mapping[int, int] = {}
         self._flushes = Flushes()
         self._backoff = Backoff()
         self._sent_at = self._clock()
@@ -110,7 +116,7 @@ class TraceLane:
 
     def dropped_of_trace(self, trace_id: int) -> int:
         """How many spans of a trace were dropped so far."""
-        return self._dropped_of_trace.get(trace_id, 0)
+        return self._dropped_of_trace.get(trace_id, 0) + self._dropped_of_older.get(trace_id, 0)
 
     def stats(self) -> LaneStats:
         """Tell what became of every span."""
@@ -119,18 +125,13 @@ class TraceLane:
 
     def _stats(self) -> LaneStats:
         sums = self._ledger.snapshot()
+        dropped = dict(sums.dropped)
+        if self._overflowed:
+            dropped[Loss.QUEUE_FULL] = dropped.get(Loss.QUEUE_FULL, 0) + self._overflowed
         waiting = len(self._queue) + self._in_flight
         # Nobody counts what comes in, it would cost each span as much as queueing it: it is the sum of what it became.
-        accepted = sums.delivered + sums.lost + waiting
-        return LaneStats(
-            accepted=accepted,
-            delivered=sums.delivered,
-            retried=sums.retried,
-            dropped=sums.dropped,
-            rejected=sums.rejected,
-            failed=sums.failed,
-            waiting=waiting,
-        )
+        accepted = sums.delivered + sums.lost + self._overflowed + waiting
+        return replace(sums, accepted=accepted, dropped=MappingProxyType(dropped), waiting=waiting)
 
     def queue_size(self) -> int:
         """How many spans are queued."""
@@ -142,21 +143,26 @@ class TraceLane:
                 span = self._queue.popleft()
             except IndexError:  # the worker took the queue in between
                 return
-            self._count_drop(span, Loss.QUEUE_FULL)
+            self._overflowed += 1
+            self._count_trace(span)
+        self._sending.forget_extra(span)
         if not self._woken:
             self._woken = True
             self._wake()
 
-    def _count_drop(self, span: ReadableSpan, loss: Loss) -> None:
-        self._ledger.move(None, Place.DROPPED, 1, loss)
-        self._sending.forget_extras((span,))
-        context = span.get_span_context()
-        if context is None:
-            return
-        counts = self._dropped_of_trace
-        counts[context.trace_id] = counts.get(context.trace_id, 0) + 1
-        if len(counts) > _MAX_TRACES:
-            counts.popitem(last=False)
+    def _count_trace(self, span: ReadableSpan) -> None:
+        context = span.context
+        if context is not None:
+            counts = self._dropped_of_trace
+            counts[context.trace_id] += 1
+            if len(counts) > _MAX_TRACES:
+                self._dropped_of_older, self._dropped_of_trace = counts, defaultdict(int)
+
+    def _count_drops(self, spans: Sequence[ReadableSpan], loss: Loss) -> None:
+        self._ledger.move(None, Place.DROPPED, len(spans), loss)
+        for span in spans:
+            self._count_trace(span)
+        self._sending.forget_extras(spans)
 
     # --- flush and end ---
 
@@ -194,11 +200,7 @@ class TraceLane:
             self._abandoned = True
             left, self._in_flight = self._in_flight, 0
             self._ledger.move(None, Place.DROPPED, left, Loss.SHUTDOWN)
-            for _ in range(len(self._queue)):
-                try:
-                    self._count_drop(self._queue.popleft(), Loss.SHUTDOWN)
-                except IndexError:
-                    break
+            self._count_drops(self._pop(len(self._queue)), Loss.SHUTDOWN)
         self._flushes.refuse()
         self._wake()
 
@@ -269,16 +271,18 @@ class TraceLane:
         return answer is None
 
     def _take(self, limit: int) -> list[ReadableSpan]:
-        batch: list[ReadableSpan] = []
         with courtesy(self._lock):
-            popleft = self._queue.popleft
-            try:
-                while len(batch) < limit:
-                    batch.append(popleft())
-            except IndexError:
-                pass  # fewer than that; nothing else raises it here
+            batch = self._pop(limit)
             self._in_flight = len(batch)
         return batch
+
+    def _pop(self, limit: int) -> list[ReadableSpan]:
+        spans: list[ReadableSpan] = []
+        popleft = self._queue.popleft
+        with contextlib.suppress(IndexError):  # fewer than that; nothing else raises it here
+            while len(spans) < limit:
+                spans.append(popleft())
+        return spans
 
     def _put_back(self, spans: list[ReadableSpan]) -> None:
         """Queue again what was not delivered, in front; the oldest of it is dropped where there is no room."""
@@ -289,8 +293,7 @@ class TraceLane:
             surplus = max(len(spans) - room, 0)
             self._queue.extendleft(reversed(spans[surplus:]))
             self._in_flight = 0
-            for span in spans[:surplus]:
-                self._count_drop(span, Loss.QUEUE_FULL)
+            self._count_drops(spans[:surplus], Loss.QUEUE_FULL)
 
     def _deliver(self, batch: list[ReadableSpan]) -> tuple[list[ReadableSpan], Retry | None]:
         """Send spans, in requests of bounded size; returns what is left and why."""

@@ -166,7 +166,7 @@ class PriorityLane:
             self._remember(entry)
             entered = True
         except BaseException:
-            if not entered and self.store is not None and self.store.append(entry):
+            if not entered and self.store is not None and self.store.append_again(entry):
                 self._ledger.move(Place.ACCEPTED, Place.SPOOLED)
             elif not entered:
                 self._remember(entry)
@@ -303,7 +303,7 @@ class PriorityLane:
 
     def _send_some(self) -> bool:
         """Send one batch from memory and one from the spool; returns whether to go on at once."""
-        entries = self._memory.take(_BATCH_RECORDS, _BATCH_BYTES)
+        entries = self._memory.take(_BATCH_RECORDS, _BATCH_BYTES) if len(self._memory) else []
         if entries:
             self._flight.append(entries)
             outcome = self._deliver(entries)

@@ -21,8 +21,10 @@ import contextlib
 import sqlite3
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from compass_otel.spool_appending import GroupAppender
 from compass_otel.spool_file import (
     RANK_STEP,
     ROW_OVERHEAD_BYTES,
@@ -42,19 +44,23 @@ DEFAULT_MAX_BYTES: Final = 256 << 20
 RANKS: Final = (1, 2, 3)
 """Ranks a record may have; at the bound a higher one wins over a lower one."""
 
-_MAX_EVICT_ROUNDS: Final = 4096
 _CHECKPOINT_BYTES: Final = 4 << 20
 
 _PUT: Final = "INSERT INTO put(estate, seq, rank, at_ns, run, body, bound) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_PUT_CHANGES: Final = 3  # rows that an append changes at most: the record, the total, the note; more = it made room
-_KEEP_BOUND: Final = "UPDATE total SET bound = bound WHERE bytes > bound"
 _NOTE: Final = "INSERT OR REPLACE INTO open_run(estate, run, rank, at_ns, body) VALUES (?, ?, ?, ?, ?)"
 _FORGET_NOTE: Final = "DELETE FROM open_run WHERE estate = ? AND run = ?"
 # Rank by rank, so that each part is one walk along an index; S608: only constants are put in.
-_LEASE: Final = " UNION ALL ".join(
-    "SELECT * FROM (SELECT id, seq, body FROM record"  # noqa: S608
+_RANKED: Final = " UNION ALL ".join(
+    "SELECT * FROM (SELECT id, length(body) AS size FROM record"  # noqa: S608
     f" WHERE estate = ?1 AND id >= {rank * RANK_STEP} AND id < {(rank + 1) * RANK_STEP} ORDER BY id LIMIT ?2)"
     for rank in reversed(RANKS)
+)
+# All records as one value: Python gives its lock away at every row that it fetches, and under load each time waits for
+# its turn again. So the walk is made in one step, and what it finds is one text: id, number, hex body, id, ...
+_LEASE: Final = (
+    "SELECT group_concat(id || ' ' || seq || ' ' || hex(body), ' ') FROM"  # noqa: S608
+    " (SELECT id AS chosen FROM (SELECT id, size, SUM(size) OVER (ROWS UNBOUNDED PRECEDING) AS upto"
+    f" FROM (SELECT * FROM ({_RANKED}) LIMIT ?2)) WHERE upto <= ?3 OR upto = size) CROSS JOIN record ON id = chosen"
 )
 _BEFORE: Final = " UNION ALL ".join(
     "SELECT * FROM (SELECT 1 FROM record"  # noqa: S608
@@ -62,7 +68,11 @@ _BEFORE: Final = " UNION ALL ".join(
     for rank in RANKS
 )
 _COUNT: Final = f"SELECT count(*) FROM record WHERE estate = ? AND id >= {RANK_STEP}"  # noqa: S608
-_ACKNOWLEDGE: Final = "DELETE FROM record WHERE id = ?"
+_HOLDS: Final = "SELECT 1 FROM record WHERE estate = ? AND seq = ?"
+_ACKNOWLEDGE: Final = {
+    size: f"DELETE FROM record WHERE id IN ({', '.join('?' * size)})"  # noqa: S608
+    for size in (512, 64, 8, 1)
+}
 _SET_ASIDE: Final = f"UPDATE record SET id = id % {RANK_STEP}, reason = ? WHERE id = ?"  # noqa: S608
 _READ_ALL: Final = f"SELECT id / {RANK_STEP}, seq, at_ns, body FROM record WHERE estate = ? AND id >= {RANK_STEP}"  # noqa: S608
 _READ_NOTES: Final = "SELECT run, rank, at_ns, body FROM open_run WHERE estate = ?"
@@ -119,6 +129,7 @@ class Spool:
         self._max_bytes = max_bytes
         self._handles = SpoolHandles(folder, fsync=fsync)
         self._logged_bytes = 0
+        self._appender = GroupAppender(self._handles.append_lock, self._handles.appender)
         self.before_fork = self._handles.before_fork
         self.after_fork_in_parent = self._handles.after_fork_in_parent
         self.after_fork_in_child = self._handles.after_fork_in_child
@@ -128,8 +139,6 @@ class Spool:
 
     def append(self, body: bytes, rank: int, seq: int | None = None, run: bytes | None = None) -> bool:
         """Keep a record; from the moment this returns it survives the death of the process.
-
-        Safe to repeat: a record with a number that is here already is not kept twice.
 
         Args:
             body: The record.
@@ -143,16 +152,13 @@ class Spool:
         """
         if len(body) + ROW_OVERHEAD_BYTES > self._max_bytes:
             raise SpoolError(SpoolFault.TOO_LARGE, f"{len(body)} bytes in a spool of {self._max_bytes}")
+        self._logged_bytes += len(body) + ROW_OVERHEAD_BYTES
+        return self._appender.append((seq, rank, time.time_ns(), run, body, self._max_bytes))
+
+    def holds(self, seq: int) -> bool:
+        """Whether this owner's record with that number is there: for whoever was interrupted while it appended."""
         with self._handles.appending() as connection:
-            self._logged_bytes += len(body) + ROW_OVERHEAD_BYTES
-            before = connection.total_changes
-            connection.execute(_PUT, (self._handles.estate, seq, rank, time.time_ns(), run, body, self._max_bytes))
-            if connection.total_changes - before <= _PUT_CHANGES:
-                return False
-            for _ in range(_MAX_EVICT_ROUNDS):  # one round makes room for hundreds of records; a giant takes more
-                if connection.execute(_KEEP_BOUND).rowcount <= 0:
-                    break
-            return True
+            return connection.execute(_HOLDS, (self._handles.estate, seq)).fetchone() is not None
 
     def note(self, run: bytes, body: bytes, rank: int = RANKS[-1]) -> None:
         """Keep what is to be said of an open run if this process dies; replaces an earlier note of the same run."""
@@ -183,20 +189,24 @@ class Spool:
             until `release`, and come again until they are acknowledged or set aside.
 
         """
-        with self._handles.working() as connection:
-            if not self._handles.start().sending.acquire():
-                return []
-            leased: list[Leased] = []
-            room = max_bytes
-            for estate in self._handles.estates:
-                for id_, seq, body in connection.execute(_LEASE, (estate, limit)):
-                    room -= len(body)
-                    if len(leased) >= limit or (room < 0 and leased):
-                        return leased
-                    leased.append(Leased(id_, seq, body, estate == self._handles.estate))
-            if not leased:
-                self.release()
-            return leased
+        if not self._handles.start().sending.acquire():
+            return []
+        leased: list[Leased] = []
+        for estate in self._handles.estates:
+            room = max_bytes - sum(len(record.body) for record in leased)
+            if len(leased) >= limit or room <= 0:
+                break
+            arguments = (estate, limit - len(leased), room)
+            found = self._handles.run(partial(_find, arguments=arguments))
+            words = iter(found.split(" ") if found else ())
+            mine = estate == self._handles.estate
+            leased += [
+                Leased(int(id_), int(seq), bytes.fromhex(body), mine)
+                for id_, seq, body in zip(words, words, words, strict=True)
+            ]
+        if not leased:
+            self.release()
+        return leased
 
     def release(self) -> None:
         """Give the lease back."""
@@ -210,11 +220,12 @@ class Spool:
             How many of them were still there; the others had been given up in the meantime and are losses.
 
         """
-        with self._handles.working() as connection:
-            if len(ids) == 1:
-                return connection.execute(_ACKNOWLEDGE, (ids[0],)).rowcount
-            with transaction(connection):
-                return connection.executemany(_ACKNOWLEDGE, [(id_,) for id_ in ids]).rowcount
+        gone = start = 0
+        while start < len(ids):
+            size = next(size for size in _ACKNOWLEDGE if size <= len(ids) - start)
+            gone += self._handles.run(partial(_delete, ids=ids[start : start + size]))
+            start += size
+        return gone
 
     def set_aside(self, ids: Sequence[int], reason: str) -> int:
         """Keep records that the backend refused for good where a person can look at them; they are not sent again.
@@ -324,6 +335,15 @@ class Spool:
                 for run, rank, at_ns, body in notes:
                     fresh.execute(_NOTE, (handles.estate, run, rank, at_ns, body))
         return Found(len(records), 0)
+
+
+def _find(connection: sqlite3.Connection, arguments: tuple[int, int, int]) -> str | None:
+    (found,) = connection.execute(_LEASE, arguments).fetchone()
+    return found if isinstance(found, str) else None
+
+
+def _delete(connection: sqlite3.Connection, ids: Sequence[int]) -> int:
+    return connection.execute(_ACKNOWLEDGE[len(ids)], ids).rowcount
 
 
 def _readable(connection: sqlite3.Connection | None, query: str, estates: Sequence[int]) -> list[tuple[Any, ...]]:

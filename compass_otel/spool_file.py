@@ -47,7 +47,6 @@ CREATE TABLE estate(id INTEGER PRIMARY KEY AUTOINCREMENT, keeper TEXT NOT NULL);
 CREATE TABLE record(id INTEGER PRIMARY KEY, estate INTEGER NOT NULL, seq INTEGER NOT NULL, at_ns INTEGER NOT NULL,
                     reason TEXT, body BLOB NOT NULL);
 CREATE INDEX record_estate ON record(estate);
-CREATE UNIQUE INDEX record_seq ON record(estate, seq);
 CREATE TABLE open_run(estate INTEGER NOT NULL, run BLOB NOT NULL, rank INTEGER NOT NULL, at_ns INTEGER NOT NULL,
                       body BLOB NOT NULL, PRIMARY KEY (estate, run));
 CREATE TABLE loss(estate INTEGER NOT NULL, reason TEXT NOT NULL, records INTEGER NOT NULL,
@@ -56,8 +55,7 @@ CREATE TABLE victim(id INTEGER PRIMARY KEY, estate INTEGER NOT NULL);
 
 CREATE VIEW put AS
   SELECT 0 AS estate, 0 AS seq, 0 AS rank, 0 AS at_ns, x'' AS run, x'' AS body, 0 AS bound;
-CREATE TRIGGER put_record INSTEAD OF INSERT ON put
-  WHEN NOT EXISTS (SELECT 1 FROM record WHERE estate = NEW.estate AND seq = NEW.seq) BEGIN
+CREATE TRIGGER put_record INSTEAD OF INSERT ON put BEGIN
   DELETE FROM open_run WHERE estate = NEW.estate AND run = NEW.run;
   INSERT INTO record(id, estate, seq, at_ns, body)
     SELECT NEW.rank * {RANK_STEP} + next, NEW.estate, coalesce(NEW.seq, -next), NEW.at_ns, NEW.body FROM total;

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from compass_otel.spool_appending import AppendLock
 from compass_otel.spool_file import (
     FILE_NAME,
     FileIdentity,
@@ -25,11 +26,15 @@ from compass_otel.spool_file import (
 from compass_otel.spool_owner import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+_Answer = TypeVar("_Answer")
 
 _LOCK_WAIT_S: Final = 0.25  # the caller is an application thread, and a fork of another thread takes this long at times
 _APPEND_WAIT_S: Final = 0.2
+_COURTESY_S: Final = 0.05
+_EXCLUSIVE_S: Final = 2.0
 _WORK_WAIT_S: Final = 2.0
 _FORK_WAIT_S: Final = 1.0
 _NO_CHECKPOINT_ON_CLOSE: Final = 1006  # SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, which Python names from 3.12 on
@@ -63,7 +68,7 @@ class SpoolHandles:
         """All sets that this owner keeps: its own and those of dead owners that it took over."""
         self.identity: FileIdentity | None = None
         self._fsync = fsync
-        self._append_lock = threading.RLock()
+        self.append_lock = AppendLock()
         self._work_lock = threading.RLock()
         self._start_lock = threading.RLock()
         self._appender: sqlite3.Connection | None = None
@@ -81,18 +86,46 @@ class SpoolHandles:
             SpoolError: It can't be had, or what was done with it failed.
 
         """
-        lock = self._append_lock
-        if not lock.acquire(timeout=_LOCK_WAIT_S):
+        lock = self.append_lock
+        if not lock.acquire(_LOCK_WAIT_S):
             raise SpoolError(SpoolFault.BUSY, "other threads of this process are writing")
         try:
-            if self._appender is None:
-                self.start()
-                self._appender = open_database(self.path, fsync=self._fsync, busy_timeout_s=_APPEND_WAIT_S)
-            yield self._appender
+            yield self.appender()[0]
         except (sqlite3.Error, OSError) as error:
             raise spool_error(error) from error
         finally:
             lock.release()
+
+    def appender(self) -> tuple[sqlite3.Connection, int]:
+        """Give the appenders' connection, and the estate to append to, to whoever holds the lock for it."""
+        if self._appender is None:
+            self.start()
+            self._appender = open_database(self.path, fsync=self._fsync, busy_timeout_s=_APPEND_WAIT_S)
+        return self._appender, self.estate
+
+    def run(self, action: Callable[[sqlite3.Connection], _Answer]) -> _Answer:
+        """Do one statement of the worker's, on the appenders' connection if it can be had soon.
+
+        Two connections that write in turn forget each other's pages each time; one remembers. But a thread that holds
+        the appenders' lock may have been interrupted by a handler that waits for the worker, so this is a courtesy of
+        50 ms, and the worker's own connection is right as well.
+
+        Raises:
+            SpoolError: It could not be done.
+
+        """
+        if self.append_lock.acquire(_COURTESY_S):
+            try:
+                return action(self.appender()[0])
+            except sqlite3.Error as error:
+                if spool_error(error).fault is not SpoolFault.BUSY:
+                    raise spool_error(error) from error
+            except OSError as error:
+                raise spool_error(error) from error
+            finally:
+                self.append_lock.release()
+        with self.working() as connection:
+            return action(connection)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[sqlite3.Connection]:
@@ -114,8 +147,13 @@ class SpoolHandles:
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[sqlite3.Connection | None]:
         """Keep every other thread away from the file; gives the connection that is open, if any."""
-        with self._append_lock, self._work_lock:
-            yield self._worker or self._appender
+        if not self.append_lock.acquire(_EXCLUSIVE_S):
+            raise SpoolError(SpoolFault.BUSY, "other threads of this process keep writing")
+        try:
+            with self._work_lock:
+                yield self._worker or self._appender
+        finally:
+            self.append_lock.release()
 
     def start(self) -> Owner:
         """Become an owner, if this is not one yet: folder, file, sign of life, a set of records."""
@@ -145,7 +183,7 @@ class SpoolHandles:
 
     def close(self) -> None:
         """Stop being an owner: what is waiting is for the next one. Idempotent; never raises."""
-        with self._append_lock, self._work_lock:
+        with contextlib.suppress(SpoolError), self.exclusive():
             owner, self.owner = self.owner, None
             if owner is None:
                 return
@@ -158,20 +196,20 @@ class SpoolHandles:
 
     def before_fork(self) -> None:
         """Leave the file alone, so that a child inherits no half-done work and no open database; waits at most 2 s."""
-        append = self._append_lock.acquire(timeout=_FORK_WAIT_S)
+        append = self.append_lock.acquire(_FORK_WAIT_S)
         work = append and self._work_lock.acquire(timeout=_FORK_WAIT_S)
         self._forking = append and work
         if self._forking:
             self._close_connections(checkpoint=False)
         elif append:
-            self._append_lock.release()
+            self.append_lock.release()
 
     def after_fork_in_parent(self) -> None:
         """Go on as before."""
         if self._forking:
             self._forking = False
             self._work_lock.release()
-            self._append_lock.release()
+            self.append_lock.release()
 
     def after_fork_in_child(self) -> None:
         """Become another owner; the parent's records stay the parent's."""
@@ -180,7 +218,8 @@ class SpoolHandles:
             self._appender = self._worker = None
             self._barred = SpoolFault.INHERITED
         self._forking = False
-        self._append_lock, self._work_lock, self._start_lock = threading.RLock(), threading.RLock(), threading.RLock()
+        self.append_lock.renew()
+        self._work_lock, self._start_lock = threading.RLock(), threading.RLock()
         if self.owner is not None:
             self.owner.abandon()
         self.owner, self.estate, self.estates, self.identity = None, 0, [], None

@@ -69,6 +69,16 @@ class SpoolStore:
             self.needs_stock = True
         return True
 
+    def append_again(self, entry: Entry) -> bool:
+        """Keep a record whose first append was interrupted: it may be there already."""
+        try:
+            if self.spool.holds(entry.seq):
+                return True
+        except SpoolError as error:
+            self._failed(error)
+            return False
+        return self.append(entry)
+
     def note(self, run: bytes, body: bytes, rank: int) -> bool:
         """Keep the note of an open run; returns whether it is kept."""
         if not self.is_usable:

@@ -1,6 +1,6 @@
 """How the trace lane's worker turns spans into requests: bounded in bytes, and nobody's neighbour at risk.
 
-Not thread-safe but for `keep_extra` and `forget_extras`; it belongs to one worker.
+Not thread-safe but for `keep_extra`, `forget_extra` and `forget_extras`; it belongs to one worker.
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ class TraceSending:
         """Remember attributes to write besides a span's own, until it is forgotten."""
         if len(self._extras) < _MAX_EXTRAS:
             self._extras[id(span)] = extra
+
+    def forget_extra(self, span: ReadableSpan) -> None:
+        """Forget what was remembered of a span."""
+        if self._extras:
+            self._extras.pop(id(span), None)
 
     def forget_extras(self, spans: Iterable[ReadableSpan]) -> None:
         """Forget what was remembered of spans that are settled."""

@@ -89,12 +89,13 @@ def test_drops_of_one_trace_add_up() -> None:
 def test_counts_of_traces_are_bounded() -> None:
     """A host with endless traces does not grow us: the oldest traces are forgotten, the total is not."""
     lane = Lane(FakeSender(), QueueSettings(max_queue_size=1))
-    spans = [span("s") for _ in range(4200)]
+    spans = [span("s") for _ in range(9000)]
     for each in spans:
         lane.offer(each)
     assert lane.dropped_of_trace(spans[0].context.trace_id) == 0
-    assert lane.dropped_of_trace(spans[-2].context.trace_id) == 1
-    assert lane.stats().dropped == {"queue_full": 4199}
+    assert lane.dropped_of_trace(spans[-4000].context.trace_id) == 1
+    assert len(lane._dropped_of_trace) + len(lane._dropped_of_older) < 9000
+    assert lane.stats().dropped == {"queue_full": 8999}
 
 
 def test_spans_leave_when_a_batch_is_full_or_their_time_has_come() -> None:
