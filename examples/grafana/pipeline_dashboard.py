@@ -122,12 +122,12 @@ def _collector(made: build.Dashboard) -> None:
             Query(f"{full} or {none}", "turned away, queue full, {{exporter}}", {"turned away": ORANGE}),
         )
     )
-    size = total(collector("exporter_queue_size", _INSTANCE), by)
-    capacity = total(collector("exporter_queue_capacity", _INSTANCE), by)
+    size = total(collector("exporter_queue_size", _INSTANCE), "instance", by)
+    capacity = total(collector("exporter_queue_capacity", _INSTANCE), "instance", by)
     made.with_panel(
         lines(
             Say("Queues", "How full they are. On disk for traces; when one is full, senders are told to wait."),
-            Query(f"{size} / {capacity}", "{{exporter}}"),
+            Query(f"{size} / {capacity}", named("instance", by)),
             unit="percentunit",
         )
     )

@@ -121,7 +121,7 @@ def _failures(made: build.Dashboard, store: TraceStore) -> None:
     retries = total(grown(promql.RETRIES, select(PER_MODEL), STEP), *_MODEL_KEYS)
     made.with_panel(
         bars(
-            Say("Retries", "Automatic retries, by the model whose request is repeated."),
+            Say("Retries by model", "Automatic retries, by the model whose request is repeated."),
             Query(retries, model),
             links=_failed_requests(store, **{semconv.GEN_AI_REQUEST_MODEL: of_series(promql.MODEL)}),
         )
@@ -218,7 +218,7 @@ def _quantile_lines(made: build.Dashboard, store: TraceStore) -> None:
         ("Model requests: 95 %", "chat.*", promql.MODEL, {semconv.GEN_AI_REQUEST_MODEL: of_series(promql.MODEL)}),
     ):
         chosen = select(PER_MODEL, f'span_name=~"{spans}"')
-        rate = f"increase({bucket}{chosen}[$__rate_interval])"
+        rate = grown(bucket, chosen, "$__rate_interval", promql.SHORT_LOOKBACK)
         made.with_panel(
             lines(
                 Say(what, "From the Collector's span metrics. Each point is a trace: click it to open the trace."),

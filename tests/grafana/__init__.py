@@ -1,0 +1,1 @@
+"""Tests of the dashboards, the alert rules and the starting stack."""
