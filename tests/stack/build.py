@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,9 @@ BUILD: Final = HERE.parent.parent / "build"
 COLLECTOR: Final = BUILD / "otelcol"
 JAEGER: Final = BUILD / "jaeger"
 PROMETHEUS_HINT: Final = "Prometheus is missing: `apt-get install -y prometheus`, or `brew install prometheus`"
-GO_HINT: Final = "Go 1.26 or newer is missing: https://go.dev/dl"
+GO_HINT: Final = "Go 1.21 or newer is missing, which fetches the release that the modules ask for: https://go.dev/dl"
 
+_OLDEST_GO_MINOR: Final = 21
 _JAEGER_PACKAGE: Final = "github.com/jaegertracing/jaeger/cmd/jaeger"
 _JAEGER_VERSION: Final = "v2.13.0"
 """What the module v1.76.0 calls itself; a build from the module cache does not know."""
@@ -90,6 +92,15 @@ def missing() -> list[str]:
     return lines
 
 
+def has_go() -> bool:
+    """Whether there is a Go that can fetch newer ones of itself."""
+    if shutil.which("go") is None:
+        return False
+    version = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    match = re.match(r"go1\.(\d+)", version)
+    return match is not None and int(match[1]) >= _OLDEST_GO_MINOR
+
+
 def build(program: Program) -> None:
     """Build one program, unless it is current. Blocks for minutes; raises CalledProcessError."""
     if program.is_current():
@@ -111,7 +122,7 @@ def build(program: Program) -> None:
 def main() -> int:
     """Build what is missing; give the exit status."""
     outdated = [each for each in PROGRAMS if not each.is_current()]
-    if outdated and shutil.which("go") is None:
+    if outdated and not has_go():
         print(GO_HINT, file=sys.stderr)
         return 1
     for program in PROGRAMS:

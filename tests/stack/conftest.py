@@ -31,6 +31,13 @@ def real_programs() -> None:
 _required = bool(os.environ.get(REQUIRED))  # read before `clean_environment` hides it
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where the programs are required, a test that was left out is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if _required and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="module", name="stack")
 def running_stack() -> Iterator[Stack]:
     """Give the three programs, which keep every span and decide quickly."""
