@@ -139,6 +139,8 @@ class TraceLane:
 
     def _drop_oldest(self) -> None:
         with self._lock:
+            if len(self._queue) <= self._max_queue:
+                return  # the worker made room while we stood at the lock
             try:
                 span = self._queue.popleft()
             except IndexError:  # the worker took the queue in between

@@ -68,6 +68,22 @@ def test_a_full_queue_drops_its_oldest_and_counts_each() -> None:
     assert lane.stats().delivered == 10
 
 
+def test_nothing_is_dropped_for_room_that_the_worker_made_meanwhile() -> None:
+    """A thread that found the queue full and had to stand in line drops nothing if its turn finds room."""
+    lane = Lane(FakeSender(always=DOWN))
+    lane.offer_all(*names(10))
+    late, newest = span("late"), span("newest")
+    thread = threading.Thread(target=lane.offer, args=(late,))
+    with lane._lock:
+        thread.start()
+        assert wait_until(lambda: len(lane._queue) == 11)
+        assert len(lane._take(20)) == 11
+        lane.offer(newest)
+    thread.join(10)
+    stats = lane.stats()
+    assert (stats.waiting, stats.lost) == (12, 0)
+
+
 def test_drops_are_counted_per_trace() -> None:
     """A run's span can say how many of its trace had been dropped."""
     lane = Lane(FakeSender())
