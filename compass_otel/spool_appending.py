@@ -28,7 +28,7 @@ Row: TypeAlias = "tuple[int | None, int, int, bytes | None, bytes, int]"
 _ROW: Final = "(?, ?, ?, ?, ?, ?, ?)"
 _GROUPS: Final = (32, 16, 8, 4, 2, 1)
 _PUT: Final = {
-    size: f"INSERT INTO put(estate, seq, rank, at_ns, run, body, bound) VALUES {', '.join([_ROW] * size)}"
+    size: f"INSERT INTO put(estate, seq, rank, at_ns, run, body, bound) VALUES {', '.join([_ROW] * size)}"  # noqa: S608
     for size in _GROUPS
 }
 _CHANGES: Final = 3  # rows that one append changes at most: the record, the total, the note; more = it made room
