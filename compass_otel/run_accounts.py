@@ -46,6 +46,8 @@ class RunAccount:
     """How it ended; None while it is open."""
     whole: list[str] = field(default_factory=list)
     """Ids of its children that ended and were not incomplete, up to one more than the ledger keeps."""
+    claimed: bool = False
+    """Whether it was claimed at its start, for a reader that sends it when it is whole."""
     sent: bool = True
     """Whether its spans go out."""
     counted: bool = False

@@ -1,7 +1,8 @@
 """RunBooks: the ledger of runs and the commands' sums, kept together: a run is entered and counted in one transaction.
 
 Readers of files ask when they have a whole run, and enter it once it was delivered: `admit`, then `delivered` or
-`given_back`. Live commands ask when a run begins and count as it goes: `LiveKeeper`.
+`given_back`; those that follow a growing file claim a run when they see it begin, too: `FollowKeeper`. Live commands ask
+when a run begins and count as it goes: `LiveKeeper`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class RunBooks:
             What to send, now claimed; None if it is to be skipped, which is counted.
 
         """
+        if account.claimed:
+            return spans
         claim = self.ledger.claim(account.facts, Reader.FILE, outcome=account.outcome, again=self._again)
         account.counted = claim.counted
         if claim.standing is not Standing.OURS:
@@ -131,6 +134,24 @@ class RunBooks:
         change(count)
         if grown and not account.counted:
             self.services.add(service.name)
+
+
+class FollowKeeper:
+    """Claims runs for a reader that follows files, as soon as they begin; an `AccountKeeper`. Not thread-safe.
+
+    What is not to be had then is asked for again by `RunBooks.admit`, when its end is known.
+    """
+
+    def __init__(self, books: RunBooks) -> None:
+        self._books = books
+
+    def opened(self, account: RunAccount) -> None:
+        """Claim a run that begins."""
+        claim = self._books.ledger.claim(account.facts, Reader.FILE)
+        account.claimed, account.counted = claim.standing is Standing.OURS, claim.counted
+
+    def recorded(self, account: RunAccount) -> None:
+        """Do nothing: what was measured is counted when the run is delivered."""
 
 
 class LiveKeeper:

@@ -159,6 +159,16 @@ def test_the_claim_of_a_killed_process_is_taken_over(folder: Path, mine: RunLedg
     assert list((folder / "owners").iterdir()) == []
 
 
+def test_a_claim_ends_with_its_process_while_others_go_on(mine: RunLedger, other: RunLedger) -> None:
+    """A long-lived command takes over from one that died after it had begun."""
+    other.claim(RUN, Reader.FILE)
+    mine.claim(RunFacts(message_key(2, ""), RUN.trace_id, RUN.span_id), Reader.FILE)
+    assert mine.claim(RUN, Reader.FILE).standing is Standing.ELSEWHERE
+    assert other._owner is not None
+    other._owner.abandon()
+    assert mine.claim(RUN, Reader.FILE).standing is Standing.OURS
+
+
 def test_a_killed_process_that_had_handed_all_to_its_spool_has_sent(folder: Path, mine: RunLedger) -> None:
     """What waits in a spool is delivered from there, so a reader of files leaves it alone and can say why."""
     killed(folder, durable=True, outcome="failed")

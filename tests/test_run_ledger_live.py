@@ -13,9 +13,10 @@ from compass_otel.events import AssistantMessage, MessageEnded, PromptRefused, U
 from compass_otel.input_pipeline import InputPipeline
 from compass_otel.ledger_rows import Reader, RunFacts, Standing, message_key
 from compass_otel.live_gate import LiveGate
+from compass_otel.metric_sums import Service
 from compass_otel.own_provider import own_provider
-from compass_otel.run_accounts import RunAccounts
-from compass_otel.run_books import LiveKeeper, RunBooks
+from compass_otel.run_accounts import RunAccount, RunAccounts
+from compass_otel.run_books import FollowKeeper, LiveKeeper, RunBooks
 from compass_otel.showing import RunCollector
 from compass_otel.sources.reading import open_source
 from compass_otel.stats import LaneStats, Stats
@@ -180,6 +181,22 @@ def test_a_live_command_leaves_a_run_to_a_follower_that_was_faster(live: Live) -
     assert live.sink.ended == []
     assert live.totals() == {}
     assert live.books.lines() == ["1 run skipped: another command is sending them"]
+    follower.close()
+
+
+def test_a_follower_claims_at_the_start_and_enters_what_it_delivered(live: Live) -> None:
+    """`watch` sees a run begin, so a live command leaves it alone; the follower sends it when it is whole, once."""
+    follower = RunBooks(live.folder)
+    account = RunAccount(RunFacts(failed_key(), "aa" * 16, "bb" * 8), 1)
+    FollowKeeper(follower).opened(account)
+    live.read(FAILED)
+    assert live.sink.ended == []
+    account.outcome = "failed"
+    assert follower.admit(account, []) == []
+    follower.delivered(account, Service("pi", "{}"))
+    second = RunAccount(account.facts, 1, outcome="failed")
+    FollowKeeper(follower).opened(second)
+    assert follower.admit(second, []) is None
     follower.close()
 
 
