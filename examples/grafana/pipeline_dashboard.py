@@ -89,7 +89,8 @@ def _lanes(made: build.Dashboard) -> None:
 
 
 def _last_heard() -> Panel:
-    heard = f"max_over_time(timestamp({promql.RUNS}{select(PER_SERVICE_AND_HOST)})[{promql.SHORT_LOOKBACK}:1m])"
+    newest = f"timestamp({promql.RUNS}{select(PER_SERVICE_AND_HOST)})"
+    heard = f"{newest} or max_over_time({newest}[{promql.SHORT_LOOKBACK}:1m])"
     expr = f"time() - max by ({promql.SERVICE}, {promql.HOST}) ({heard})"
     return rows(
         Say("Last heard of", "Agents that sent a metric in the last day, and how long ago."),

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 _LIMIT_S: Final = 30.0
@@ -48,6 +49,11 @@ class PrometheusApi:
     def values_of(self, label: str, selector: str) -> list[str]:
         """Give the values of a label."""
         return list(self._ask(f"label/{label}/values", **{"match[]": selector}))
+
+    def evaluated_since(self, moment_s: float) -> bool:
+        """Tell whether all rules were evaluated after a moment (seconds since 1970)."""
+        groups = self._ask("rules")["groups"]
+        return all(datetime.fromisoformat(group["lastEvaluation"]).timestamp() > moment_s for group in groups)
 
     def firing(self) -> set[str]:
         """Name the alerts that fire."""

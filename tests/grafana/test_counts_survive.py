@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,8 @@ def test_one_billing_failure_among_twenty_short_processes_makes_the_alert_fire(c
     for capture in (_CANCELLED, _SAVED, *(_GOOD,) * 8):
         ingest(counting, capture)
     assert wait_until(lambda: shown(counting, "Runs") == 10, _DEADLINE_S)
+    seen_s = time.time()
+    assert wait_until(lambda: counting.prometheus.evaluated_since(seen_s), _DEADLINE_S)
     assert (shown(counting, "Failed"), firing(counting)) == (0, set())
     if killed == "while it failed":
         counting.collector.kill()
