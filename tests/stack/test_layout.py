@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import StatusCode, set_span_in_context
 
 from compass_otel.sink import TwoLaneSpanProcessor
-from receivers import Receiver, wait_until
+from receivers import Receiver, refusal, wait_until
 from stack.programs import Collector, fetch
 from stack.runs import CANCELLED, FAILED, GOOD, Agents
 
@@ -241,6 +241,19 @@ def test_requests_larger_than_a_backend_takes_arrive(sender: Sender, backend: Re
     sender.flush()
     assert arrived(backend, keys)
     assert sender.sink.stats().priority.lost == 0
+
+
+def test_what_a_backend_refuses_for_good_is_counted_where_an_alert_sees_it() -> None:
+    """The one loss that the Collector cannot prevent shows in its own metrics."""
+    with Receiver() as strict:
+        strict.behave(refusal(401, "UNAUTHENTICATED", "no"))
+        with Collector(traces=f"127.0.0.1:{strict.grpc_port}") as collector:
+            sender = Sender(collector)
+            sender.agents.run(FAILED)
+            sender.flush()
+            failed = "otelcol_exporter_send_failed_spans"
+            assert wait_until(lambda: collector.metrics().get(failed, 0) > 0, 20.0)
+            sender.sink.shutdown()
 
 
 def test_the_state_folder_is_made_and_private(collector: Collector) -> None:
