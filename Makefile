@@ -61,7 +61,7 @@ stack-up: stack ## start the three on loopback and say where to look; Ctrl-C end
 	$(RUN) tests/stack/up.py
 
 stack-test: stack ## run the tests in the real programs
-	$(PYTEST) -m stack $(ARGS) tests/stack
+	$(PYTEST) -m stack $(ARGS) tests/stack tests/grafana $(wildcard tests/scale)
 
 dist: $(VENV)/.dev ## build the source distribution and the wheel
 	@rm -rf dist
