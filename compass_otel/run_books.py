@@ -1,8 +1,8 @@
 """RunBooks: the ledger of runs and the commands' sums, kept together: a run is entered and counted in one transaction.
 
 Readers of files ask when they have a whole run, and enter it once it was delivered: `admit`, then `delivered` or
-`given_back`; those that follow a growing file claim a run when they see it begin, too: `FollowKeeper`. Live commands ask
-when a run begins and count as it goes: `LiveKeeper`.
+`given_back`; those that follow a growing file claim a run when they see it begin, too: `FollowKeeper`. Live commands
+ask when a run begins and count as it goes: `LiveKeeper`.
 """
 
 from __future__ import annotations
