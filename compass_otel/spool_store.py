@@ -143,8 +143,11 @@ class SpoolStore:
         if stock is None:
             return
         for reason, records in stock.losses.items():
-            self._ledger.move(Place.SPOOLED, Place.FAILED, records, reason)
-            self._notices.add(Notice.SPOOL_FULL, "the spool is full: priority records were given up", records)
+            if reason == Loss.SPOOL_FULL:
+                self._ledger.move(Place.SPOOLED, Place.FAILED, records, reason)
+                self._notices.add(Notice.SPOOL_FULL, "the spool is full: priority records were given up", records)
+            else:  # `spool flush` sent them for us
+                self._ledger.move(Place.SPOOLED, Place.REJECTED, records, reason)
         missing = expected - sum(stock.losses.values()) - stock.records
         if missing > 0:
             self._ledger.move(Place.SPOOLED, Place.DELIVERED, missing)
