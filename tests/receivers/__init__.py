@@ -155,7 +155,7 @@ class Receiver:
         self._command(asdict(mode))
 
     def counts(self) -> dict[str, Any]:
-        """Ask for requests by transport (`http`, `grpc`), connections, headers and path of the last request."""
+        """Ask for requests by transport (`http`, `grpc`), `undecodable` ones, connections, last headers and path."""
         return self._command({})
 
     def spans(self) -> list[ReceivedSpan]:

@@ -71,12 +71,14 @@ class HttpConnection(asyncio.Protocol):
         self._state.last_headers["http"] = headers
         self._state.last_path = path
         if not path.split("?")[0].endswith(PATH):
+            self._state.count("undecodable")
             self._transport.write(answer(404, b"404 page not found\n", {"content-type": "text/plain"}))
             return
         try:
             plain = decompress(headers.get("content-encoding", ""), body)
             request = ExportTraceServiceRequest.FromString(plain)
         except (DecodeError, zlib.error, OSError) as error:
+            self._state.count("undecodable")
             self._transport.write(error_answer(400, f"cannot decode: {error}", {}))
             return
         self._behave(mode_for(self._state.next_mode(), request, plain), plain, request)

@@ -43,7 +43,9 @@ class State:
         self.store = store
         self.changed = threading.Condition()
         self._mode = IMMEDIATE
-        self.counts: dict[str, int] = {"http": 0, "grpc": 0, "http_connections": 0, "grpc_connections": 0}
+        self.counts: dict[str, int] = dict.fromkeys(
+            ("http", "grpc", "http_connections", "grpc_connections", "undecodable"), 0
+        )
         self.last_headers: dict[str, dict[str, str]] = {"http": {}, "grpc": {}}
         self.last_path = ""
 

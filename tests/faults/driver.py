@@ -1,0 +1,136 @@
+"""The other side of a host process: start it, read what it says, and hold that against what the receiver took."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compass_otel.encoding import decode_record
+from compass_otel.spool_file import FILE_NAME, RANK_STEP
+from faults.pipeline import Setup
+
+if TYPE_CHECKING:
+    from receivers import Receiver
+
+PROTOCOLS = ("http/protobuf", "grpc")
+TESTS = Path(__file__).parent.parent
+
+
+def endpoint_of(receiver: Receiver, protocol: str) -> str:
+    """Where that protocol is spoken."""
+    return receiver.http_endpoint if protocol.startswith("http") else receiver.grpc_endpoint
+
+
+class Host:
+    """A running host process.
+
+    Args:
+        setup: What it does.
+        prefix: A command that starts it, such as one that makes a file system of its own first.
+
+    """
+
+    def __init__(self, setup: Setup, prefix: tuple[str, ...] = ()) -> None:
+        self.setup = setup
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the host
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "faults.host", json.dumps(asdict(setup))],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**_clean_environment(), "PYTHONPATH": str(TESTS), "GRPC_VERBOSITY": "NONE"},
+        )
+        self.took_s = 0.0
+
+    def wait_ready(self) -> float:
+        """Wait until the work begins; returns when that was, by the monotonic clock."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("ready"):
+            self.process.wait()
+            raise AssertionError(f"{self.setup} did not begin:\n{line}{self.errors()}")
+        return float(line.split()[1])
+
+    def wait_end(self, timeout_s: float) -> tuple[int, str]:
+        """Wait for its end; gives status and output. One that does not end is killed, status -SIGKILL."""
+        begin = time.monotonic()
+        try:
+            output, _ = self.process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            output, _ = self.process.communicate()
+        self.took_s = time.monotonic() - begin
+        return self.process.returncode, output
+
+    def result(self, timeout_s: float = 120.0) -> dict[str, Any]:
+        """Wait for its end and give what it said; anything but an orderly end is an error of the test."""
+        status, output = self.wait_end(timeout_s)
+        if status or not output.strip():
+            raise AssertionError(f"{self.setup} ended with {status}:\n{output}\n{self.errors()}")
+        answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+        self._errors.close()
+        return answer
+
+    def errors(self) -> str:
+        """Give the end of what it wrote to standard error."""
+        self._errors.seek(0)
+        return self._errors.read()[-4000:]
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+        self._errors.close()
+
+
+def _clean_environment() -> dict[str, str]:
+    """Leave out what would change the pipeline, a proxy of the machine included."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("OTEL_", "COMPASS_"))}
+    return {**kept, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+def names_in(receiver: Receiver) -> Counter[str]:
+    """Count what was stored by name: cheaper than whole spans."""
+    return Counter(
+        span.name
+        for _, _, _, request in receiver._store.requests()
+        for resource_spans in request.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    )
+
+
+def set_aside_in(folder: Path) -> set[str]:
+    """Names of the records that a spool keeps because the backend refused them for good."""
+    return _names(folder, "id < ?")
+
+
+def waiting_in(folder: Path) -> set[str]:
+    """Names of the records that wait in a spool."""
+    return _names(folder, "id >= ?")
+
+
+def _names(folder: Path, where: str) -> set[str]:
+    path = folder / FILE_NAME
+    if not path.exists():
+        return set()
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(f"SELECT body FROM record WHERE {where}", (RANK_STEP,)).fetchall()  # noqa: S608
+    return {decode_record(body).span.name for (body,) in rows}
+
+
+def deliver_rest(receiver: Receiver, folder: Path, timeout_s: float = 20.0) -> dict[str, Any]:
+    """Start the next process on a spool and let it deliver what is there."""
+    setup = Setup("rest", receiver.http_endpoint, spool=str(folder), options={"timeout_s": timeout_s})
+    return Host(setup).result(timeout_s + 30)
