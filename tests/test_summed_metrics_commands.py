@@ -43,16 +43,16 @@ def running_metrics_receiver(receiver: Receiver, monkeypatch: pytest.MonkeyPatch
         yield metrics
 
 
-def test_twenty_one_shot_commands_make_the_one_billing_failure_seen(metrics: MetricsReceiver) -> None:
-    """Twenty short commands, several at a time, one of them with a billing failure: it is counted once, and is seen."""
-    streams = [(BILLING if number == 7 else GOOD).read_bytes() for number in range(20)]
+def test_of_many_one_shot_commands_the_one_billing_failure_is_seen(metrics: MetricsReceiver) -> None:
+    """Many short commands, several at a time, one of them with a billing failure: it is counted once, and is seen."""
+    streams = [(BILLING if number == 5 else GOOD).read_bytes() for number in range(8)]
     with ThreadPoolExecutor(3) as pool:
         done = list(pool.map(lambda stream: compass("ingest", stdin=stream), streams))
-    assert [each.returncode for each in done] == [0] * 20, done
+    assert [each.returncode for each in done] == [0] * 8, done
     store = metrics.store
     assert store.refused == 0
     assert store.increase(ERRORS, ("error.type", "billing"), ("compass.session_error.kind", "ERROR")) == 1
-    assert store.increase(RUNS) == 20
+    assert store.increase(RUNS) == 8
     assert store.increase(RUNS, ("compass.outcome", "failed")) == 1
     points = metrics.points
     assert len({point.start_ns for point in points}) == 1
