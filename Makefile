@@ -11,7 +11,7 @@ PYTEST := $(RUN) -m pytest
 SETTINGS := pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench gen redcheck stack stack-up stack-test dist test-wheel clean
+.PHONY: help demo test check bench gen redcheck faults faults-short soak stack stack-up stack-test dist test-wheel clean
 
 help: ## list the verbs
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,15 @@ bench: $(VENV)/.dev ## measure speed and memory, as ratios
 	@status=0; for file in tests/bench/bench_*.py; do \
 	  echo "== $$file"; $(RUN) $$file $(ARGS) || status=1; \
 	done; exit $$status
+
+faults: $(VENV)/.dev ## hurt collectors, processes and disks, beside the plain SDK; ARGS=ROW for one row
+	PYTHONPATH=tests $(RUN) -m faults.run $(ARGS)
+
+faults-short: $(VENV)/.dev ## the same in seconds, as tests
+	$(PYTEST) -m faults $(ARGS)
+
+soak: $(VENV)/.dev ## all faults at random for 20 minutes
+	PYTHONPATH=tests $(RUN) -m faults.run soak $(ARGS)
 
 stack: $(VENV)/.dev ## build the Collector and Jaeger, find Prometheus; needs Go
 	$(RUN) tests/stack/build.py

@@ -55,4 +55,4 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is left out, so that nobody takes silence for a test that passed."""
     if "not stack" not in str(config.option.markexpr):
         return []
-    return ["left out, to be asked for by `-m`: slow, faults, soak, npm, and the real stack (`make stack-test`)"]
+    return ["left out unless asked for: slow, npm, faults (`make faults-short`), the real stack (`make stack-test`)"]

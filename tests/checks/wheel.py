@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = "not checkout and not slow and not faults and not soak and not stack and not npm"
+LEFT_OUT = "not checkout and not slow and not faults and not stack and not npm"
 
 
 def _one(pattern: str) -> Path:
