@@ -39,7 +39,7 @@ class RunRecorder:
     def of_its_own(self, at_ns: int, failure: SessionFailure, verdict: Classification) -> None:
         """Record a prompt that was refused: a run without length, beside one that may be open."""
         recording = self._recording
-        key = recording.starter.run_key(recording.identity, None, 0)
+        key = recording.starter.run_key(recording.identity, None, at_ns)
         run = self._start((*key, "refused"), at_ns)
         error = failure.judged(verdict)
         run.run.set({semconv.SESSION_STATE: SessionState.ERRORED.value})
