@@ -91,6 +91,7 @@ COMMANDS: Final = {
     "replay": Command("show recorded streams and session files", _declare_replay, _run_replay),
     "ingest": Command("show a live stream from standard input", _declare_ingest, _run_ingest),
     "advise": Command("say what the next request must tell the model", _declare_advise, _run_advise),
+    "spool": Command("look into the spool, send what waits", _declare_spool, _run_spool),
 }
 
 
