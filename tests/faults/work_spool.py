@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
@@ -38,6 +39,8 @@ def fill(setup: Setup) -> dict[str, Any]:
     """
     options = setup.options
     if "uid" in options:
+        # What is imported late must be imported now: another user may not read this one's installation.
+        close(Pipeline(replace(setup, spool=None)), 10)
         os.setresgid(options["uid"], options["uid"], options["uid"])
         os.setresuid(options["uid"], options["uid"], options["uid"])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
