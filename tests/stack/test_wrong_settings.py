@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -109,7 +110,7 @@ def both_collectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_setting_is_said_in_one_line_and_loses_nothing(place: Place, name: str) -> None:
-    """One line names the endpoint, the setting and the remedy; the records wait, and arrive once it is right."""
+    """One line names endpoint, setting and remedy; the records wait, `spool show` tells, and arrive in the end."""
     wrong = place.wrongs[name]
     done = compass("ingest", "--json", *wrong.options(), stdin=_FAILED.read_bytes(), env=wrong.settings)
     assert done.returncode == 1
@@ -119,7 +120,10 @@ def test_a_wrong_setting_is_said_in_one_line_and_loses_nothing(place: Place, nam
     assert "Traceback" not in done.stderr
     sent = sent_as(done.stdout)
     assert f"{len(sent.spans)} waiting in the spool" in done.stderr
+    shown = re.findall(r"waiting .*trace ([0-9a-f]{32})", compass("spool", "show").stdout)
+    assert sorted(shown) == sorted(trace_id for trace_id, _ in sent.spans)
     assert_kept(place, sent)
+    assert compass("spool", "show").stdout.strip() == "nothing waits"
 
 
 def assert_kept(place: Place, sent: Sent) -> None:
