@@ -68,6 +68,7 @@ _BEFORE: Final = " UNION ALL ".join(
     for rank in RANKS
 )
 _COUNT: Final = f"SELECT count(*) FROM record WHERE estate = ? AND id >= {RANK_STEP}"  # noqa: S608
+_LOST: Final = "SELECT coalesce(sum(records), 0) FROM loss WHERE estate = ?"
 _HOLDS: Final = "SELECT 1 FROM record WHERE estate = ? AND seq = ?"
 _ACKNOWLEDGE: Final = {
     size: f"DELETE FROM record WHERE id IN ({', '.join('?' * size)})"  # noqa: S608
@@ -95,7 +96,7 @@ class Found:
     """What was taken over from dead owners, or out of a damaged file."""
 
     records: int = 0
-    """Records, lost runs included."""
+    """Records, lost runs included, and those that were given up at the bound: `take_stock` tells of these."""
     runs: int = 0
     """Of these, runs that were open when their process died."""
 
@@ -265,9 +266,10 @@ class Spool:
                 for run, rank, at_ns, body in notes:
                     connection.execute(_PUT, (estate, None, rank, at_ns, run, body, self._max_bytes))
                 runs += len(notes)
+                # What was given up and not yet counted by its owner is taken over too, so that somebody counts it.
                 found = connection.execute(_COUNT, (estate,)).fetchone()[0]
+                found += connection.execute(_LOST, (estate,)).fetchone()[0]
                 records += found
-                connection.execute("DELETE FROM loss WHERE estate = ?", (estate,))
                 if found:
                     connection.execute("UPDATE estate SET keeper = ? WHERE id = ?", (heir, estate))
                     kept.append(estate)

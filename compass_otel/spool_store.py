@@ -130,6 +130,7 @@ class SpoolStore:
         found = self._try(self.spool.adopt)
         if found is not None and found.records:
             self._ledger.move(Place.RECOVERED, Place.SPOOLED, found.records)
+            self.needs_stock = True
             if found.runs:
                 text = f"{found.runs} run(s) of a process that died were closed as incomplete"
                 self._notices.add(Notice.RUNS_RECOVERED, text, found.runs)

@@ -100,8 +100,15 @@ def test_the_exit_is_bounded_whatever_the_backend_does(receiver: Receiver, nobod
     assert time.monotonic() - float(ended.output) < 2.8
 
 
-@pytest.mark.parametrize("what", ["force_flush(400)", "shutdown(400)"])
-@pytest.mark.parametrize("during", ["force_flush(3000)", "shutdown(3000)", "stats()"])
+@pytest.mark.parametrize(
+    ("what", "during"),
+    [
+        ("force_flush(300)", "force_flush(1200)"),
+        ("shutdown(300)", "force_flush(1200)"),
+        ("force_flush(300)", "shutdown(1200)"),
+        ("shutdown(300)", "stats()"),
+    ],
+)
 def test_a_handler_may_flush_or_shut_down_in_the_middle_of_anything(
     receiver: Receiver, tmp_path: Path, what: str, during: str
 ) -> None:
@@ -113,11 +120,11 @@ def handler(*_):
     t = time.monotonic(); sink.{what}; took.append(time.monotonic() - t)
 signal.signal(signal.SIGTERM, handler)
 for n in range(20): work("t"); fail("e%d" % n)
-threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
 begin = time.monotonic()
 while not took: sink.{during}
-assert time.monotonic() - begin < 3.8, time.monotonic() - begin
-assert took[0] < 1.5, took
+assert time.monotonic() - begin < 2.5, time.monotonic() - begin
+assert took[0] < 1.2, took
 print("ok", flush=True)
 os._exit(0)
 """
@@ -141,7 +148,7 @@ def handler(*_):
     signal.setitimer(signal.ITIMER_REAL, 0.002)
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.002)
-end = time.monotonic() + 2
+end = time.monotonic() + 1
 made = 0
 while time.monotonic() < end:
     fail("m%d" % made); work("t"); made += 1
