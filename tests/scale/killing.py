@@ -1,0 +1,123 @@
+"""Each of the four parts SIGKILLed and started again in turn, under load: `python tests/scale/killing.py` prints it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+# As a script it is no part of a package.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from scale.build import HERE
+from scale.load import CANCELLED, FAILED, GOOD, RETRIED, Fate, Load, Outcome, outcome_of
+from scale.parts import Parts
+from stack.jaeger_api import JaegerApi
+
+if TYPE_CHECKING:
+    from compass_otel.stats import Stats
+    from stack.programs import RunningProgram
+
+RATE_PER_S: Final = 10.0
+VARIABLES: Final = {"KEEP_PERCENT": "0", "DECISION_GRACE": "1s", "SESSION_TIMEOUT": "20s"}
+MARK: Final = HERE / "mark.yaml"
+_BEFORE_S: Final = 3.0
+_DOWN_S: Final = 2.0
+_RECOVERY_LIMIT_S: Final = 45.0
+IN_MEMORY_S: Final = 10.0
+"""How long after its end the spans of a run may still come in: a sender's trace lane waits 5 s, the batches of the host
+Collector 1 s, the decision 1 s, offsets are kept each second; the rest is a busy machine's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """One part that was away; seconds of the monotonic clock."""
+
+    part: str
+    killed_s: float
+    started_s: float
+    recovered_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What was done, and what came of it."""
+
+    outages: list[Outage]
+    stats: Stats
+    outcome: Outcome
+    longest_run_s: float
+
+    def explained(self, ended_s: float) -> bool:
+        """Whether a run ended when a consumer that died may have held it, or gave its partitions back."""
+        moments = [
+            moment
+            for outage in self.outages
+            if outage.part.startswith("consumer")
+            for moment in (outage.killed_s, outage.started_s)
+        ]
+        return any(moment - IN_MEMORY_S <= ended_s <= moment + IN_MEMORY_S for moment in moments)
+
+
+def kill_each_in_turn() -> Story:
+    """Kill and restart host Collector, Kafka, a consumer and the storage under load; blocks for about two minutes."""
+    with Parts(MARK, variables=VARIABLES) as parts, Load(parts.host, RATE_PER_S) as load:
+        api = JaegerApi(parts.storage.query_url)
+        victims: tuple[tuple[str, RunningProgram], ...] = (
+            ("host Collector", parts.host),
+            ("Kafka", parts.kafka),
+            ("consumer", parts.consumers[0]),
+            ("storage", parts.storage),
+        )
+        outages = [_outage(name, victim, load, api) for name, victim in victims]
+        stats = load.stop()
+        return Story(outages, stats, outcome_of(load, api, _RECOVERY_LIMIT_S), load.longest_s)
+
+
+def _outage(name: str, victim: RunningProgram, load: Load, api: JaegerApi) -> Outage:
+    pause = threading.Event()
+    pause.wait(_BEFORE_S)
+    victim.kill()
+    killed_s = time.monotonic()
+    pause.wait(_DOWN_S)
+    if name == "consumer":
+        # The other consumer takes its partitions over.
+        _arrived(name, load, api, time.monotonic())
+    victim.start()
+    started_s = time.monotonic()
+    _arrived(name, load, api, started_s)
+    return Outage(name, killed_s, started_s, time.monotonic())
+
+
+def _arrived(name: str, load: Load, api: JaegerApi, until_s: float) -> None:
+    missing = api.wait_for(load.priority(until_s), _RECOVERY_LIMIT_S)
+    assert not missing, f"{name}: {len(missing)} priority records have not arrived"
+
+
+def main() -> int:
+    """Tell the story."""
+    began_s = time.monotonic()
+    story = kill_each_in_turn()
+    outcome = story.outcome
+    print(f"{len(outcome.traces)} runs at {RATE_PER_S:g}/s, slowest {story.longest_run_s:.2f} s")
+    for outage in story.outages:
+        down_s = outage.started_s - outage.killed_s
+        print(f"{outage.part}: down for {down_s:.1f} s, all there {outage.recovered_s - outage.started_s:.1f} s later")
+    sent = sum(len(trace.priority) for trace in outcome.traces.values())
+    print(f"priority records: {len(outcome.missing_priority)} of {sent} missing; {outcome.twice()} spans shown twice")
+    fates = outcome.fates((FAILED, CANCELLED, RETRIED))
+    print("runs to be kept:", ", ".join(f"{fates[fate]} {fate}" for fate in Fate))
+    print("good runs:", ", ".join(f"{outcome.fates((GOOD,))[fate]} {fate}" for fate in Fate))
+    unexplained = [trace for trace in outcome.not_whole().values() if not story.explained(trace.ended_s)]
+    print(f"not whole though no consumer was killed near them: {len(unexplained)}")
+    print(f"decided by more than one consumer: {sum(len(names) > 1 for names in outcome.deciders().values())}")
+    print(f"dropped by the sender: {dict(story.stats.trace.dropped)}")
+    print(f"took {time.monotonic() - began_s:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

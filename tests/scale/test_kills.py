@@ -1,0 +1,38 @@
+"""Many hosts, Kafka, consumers, storage: each part SIGKILLed in turn under load, in the real programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from scale.killing import kill_each_in_turn
+from scale.load import CANCELLED, FAILED, GOOD, RETRIED, Fate
+
+pytestmark = pytest.mark.stack
+
+_PATIENCE_S = 2.5
+"""Longest that a run kept its caller: a second of waiting in any ten, and its own work on a busy machine."""
+
+
+@pytest.mark.timeout(360)
+@pytest.mark.usefixtures("real_parts")
+def test_parts_that_die_in_turn_lose_no_failure_and_tear_no_run() -> None:
+    """Each part dies once, in turn: no failure is missing, and no run is there in part."""
+    story = kill_each_in_turn()
+    outcome = story.outcome
+    assert [outage.part for outage in story.outages] == ["host Collector", "Kafka", "consumer", "storage"]
+    assert sum(len(trace.priority) for trace in outcome.traces.values()) >= 400
+    assert outcome.missing_priority == set()
+    assert story.stats.priority.lost == 0
+    assert story.stats.trace.dropped == {}
+    assert story.longest_run_s < _PATIENCE_S
+    # All spans of a run met in one consumer, and both took part.
+    deciders = outcome.deciders()
+    assert all(len(names) == 1 for names in deciders.values())
+    assert {name for names in deciders.values() for name in names} == {"consumer-0", "consumer-1"}
+    # Whole or only what is priority, never a part; and the children of a failed run are missing only where a consumer
+    # died with them.
+    kept = outcome.fates((FAILED, CANCELLED, RETRIED))
+    assert kept[Fate.TORN] == 0
+    assert [run for run in outcome.not_whole().values() if not story.explained(run.ended_s)] == []
+    assert kept[Fate.WHOLE] > 5 * kept[Fate.LEAN]
+    assert set(outcome.fates((GOOD,))) == {Fate.LEAN}
