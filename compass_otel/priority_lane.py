@@ -106,6 +106,8 @@ class PriorityLane:
         if self.store is None:
             return
         self.store.adopt()
+        if self.store.needs_repair:
+            self.store.keep_house()
         self._tidied_at = self._clock()
         if self._ledger.number(Place.SPOOLED):
             self.worker.wake()
@@ -259,7 +261,7 @@ class PriorityLane:
 
         """
         now = self._clock()
-        if now - self._tidied_at >= _HOUSEKEEPING_S:
+        if now - self._tidied_at >= _HOUSEKEEPING_S or (self.store is not None and self.store.needs_repair):
             self._tidied_at = now
             self._keep_house()
         self._place_flushes()

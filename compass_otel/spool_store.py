@@ -46,6 +46,7 @@ class SpoolStore:
         self._pause_s = 0.0
         self._paused_until = 0.0
         self._unreadable = False
+        self._to_delete: list[int] = []
         self.needs_stock = False
         """Records were given up, or may have been delivered by another process: `take_stock` would find out."""
 
@@ -53,6 +54,11 @@ class SpoolStore:
     def is_usable(self) -> bool:
         """Whether it is worth trying now."""
         return self._clock() >= self._paused_until and not self._unreadable
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether the file was found damaged and it is worth trying to begin a new one now."""
+        return self._unreadable and self._clock() >= self._paused_until
 
     def append(self, entry: Entry) -> bool:
         """Keep a record; returns whether the spool has it now, which is for the caller to enter in the ledger."""
@@ -99,7 +105,9 @@ class SpoolStore:
                 self._failed(error)
 
     def lease(self, limit: int, max_bytes: int) -> list[Leased]:
-        """Take records to send; none when the spool can't."""
+        """Take records to send; none when the spool can't, nor before it took the deletion of what was delivered."""
+        if self._to_delete and not self._delete():
+            return []
         leased = self._try(lambda: self.spool.lease(limit, max_bytes)) or []
         if not leased and self.is_usable and self._ledger.number(Place.SPOOLED):
             self.needs_stock = True
@@ -110,12 +118,17 @@ class SpoolStore:
         self.spool.release()
 
     def acknowledge(self, records: Sequence[Leased]) -> bool:
-        """Delete delivered records; returns whether they are gone. If not, they go out again."""
-        gone = self._try(lambda: self.spool.acknowledge([record.id for record in records]))
+        """Delete delivered records; returns whether they are gone. If not, that is tried again; they stay here."""
+        self._to_delete += [record.id for record in records]
+        return self._delete()
+
+    def _delete(self) -> bool:
+        gone = self._try(lambda: self.spool.acknowledge(self._to_delete))
         if gone is None:
             return False
         self._ledger.move(Place.SPOOLED, Place.DELIVERED, gone)
-        self.needs_stock |= gone < len(records)
+        self.needs_stock |= gone < len(self._to_delete)
+        self._to_delete = []
         return True
 
     def set_aside(self, record: Leased, loss: Loss, reason: str) -> bool:
@@ -190,6 +203,7 @@ class SpoolStore:
             self._pause(error)
             return
         self._unreadable = False
+        self._to_delete = []  # those numbers mean other records in the new file
         self._ledger.move(Place.SPOOLED, Place.FAILED, max(expected - saved, 0), Loss.SPOOL_UNREADABLE)
 
     def _try(self, action: Callable[[], _Answer]) -> _Answer | None:

@@ -16,7 +16,7 @@ from compass_otel.notices import Notice, Notices
 from compass_otel.priority import Rank
 from compass_otel.priority_lane import PriorityLane
 from compass_otel.spool import Spool
-from compass_otel.spool_file import SpoolError, SpoolFault
+from compass_otel.spool_file import FILE_NAME, SpoolError, SpoolFault, unreadable_files
 from compass_otel.waiting import WaitGate
 from receivers import wait_until
 from sink_support import Clock, FakeSender, span
@@ -387,6 +387,45 @@ def test_a_spool_that_became_unreadable_is_replaced_and_the_loss_counted(spool: 
     lane.later(10)
     assert {str(number) for number in range(52, 60)} <= set(sender.taken)
     assert lane.stats().undelivered == 0
+
+
+def test_what_was_delivered_is_not_sent_again_while_the_spool_does_not_take_its_deletion(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk a delivered record stays in the file; it goes out once all the same, and is deleted later."""
+    sender = FakeSender()
+    lane = Lane(sender, spool, by_hand=True)
+
+    def full(*_: object) -> int:
+        raise SpoolError(SpoolFault.FULL, "injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "acknowledge", full)
+        for number in range(3):
+            lane.put(str(number))
+        for _ in range(5):
+            lane.later(40)
+        assert lane.stats().spooled == 3
+    lane.put("late")
+    lane.later(40)
+    lane.later(40)
+    assert sender.taken == ["0", "1", "2", "late"]
+    assert (lane.stats().delivered, lane.stats().undelivered) == (4, 0)
+    assert adds_up(lane)
+
+
+def test_a_damaged_spool_is_replaced_at_the_start(tmp_path: Path) -> None:
+    """A process that lives for a moment only has a spool all the same, whatever it finds in the folder."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    (folder / FILE_NAME).write_bytes(b"no database" * 1000)
+    with closing(Spool(folder)) as spool:
+        lane = Lane(FakeSender(always=DOWN), spool, by_hand=True)
+        lane.begin()
+        lane.put("1")
+        assert (lane.stats().spooled, lane.stats().waiting) == (1, 0)
+        assert lane.notes.counts()[Notice.SPOOL_UNREADABLE] == 1
+    assert len(unreadable_files(folder)) == 1
 
 
 def test_what_another_process_delivered_counts_as_delivered_when_next_seen(spool: Spool) -> None:
