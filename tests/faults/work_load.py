@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import StatusCode
 
 from faults.pipeline import Pipeline, ended, memory_bytes
@@ -106,7 +107,9 @@ def paced(setup: Setup) -> dict[str, Any]:
     if options.get("clock"):
         _upset_the_clock()
     pipeline.fail("warm")
-    times: dict[str, list[float]] = {"all": [], "open": [], "failures_open": [], "failures": []}
+    # Beside each span one that nobody processes: what it takes is what the machine takes.
+    bare = TracerProvider(shutdown_on_exit=False).get_tracer("bare")
+    times: dict[str, list[float]] = {"all": [], "open": [], "failures_open": [], "failures": [], "bare": []}
     marked = 0
     begin = ready()
     for number in range(int(rate * seconds)):
@@ -119,6 +122,7 @@ def paced(setup: Setup) -> dict[str, Any]:
         else:
             took = pipeline.fail(f"E{number}") if is_failure else pipeline.work(f"t{number}")
         times["all"].append(took)
+        times["bare"].append(ended(bare.start_span("bare")))
         if is_failure:
             times["failures"].append(took)
         if is_open:
