@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from compass_otel import classification, scrubbing
 from compass_otel.advisor_causes import (
     NS_PER_MS,
     Cause,
@@ -87,6 +88,8 @@ class ErrorAdvisor:
         command_notes: bool = True,
         retries_allowed: int | None = None,
     ) -> None:
+        scrubbing.prepare()
+        classification.prepare()
         self._lists_carry_failures = lists_carry_failures
         self._clock = clock
         self._reader = Reader(scrub, context_window)

@@ -4,7 +4,6 @@ A cause keeps no foreign text but the two quotations that a note may need, so th
 once it is read. Everything here is pure.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any, Final
 from compass_otel.advisor_quote import mask_private_hosts, quote, scrubbed
 from compass_otel.classification import Failure, classify, render_message
 from compass_otel.events import AssistantMessage, Usage
+from compass_otel.patterns import pattern
 
 NS_PER_MS: Final = 1_000_000
 
@@ -33,7 +33,7 @@ class Said:
 
 UNSAID: Final = Said()
 
-_OWN_LOG_FILE: Final = re.compile(r"\s*raw-http-request=[^\n]*\Z")
+_OWN_LOG_FILE: Final = pattern(r"\s*raw-http-request=[^\n]*\Z")
 """omp names a file of its own behind the provider's text; no provider said that."""
 
 

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from compass_otel.patterns import pattern
+
 MAX_QUOTE_CHARS: Final = 300
 """Longest quotation, its quote marks and escapes included."""
 MARK: Final = "[error-advisor]"
@@ -22,11 +24,11 @@ MARK: Final = "[error-advisor]"
 _TAIL_CHARS: Final = 80
 _GAP: Final = " … "
 
-_LINE_ENDS: Final = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_BLANKS: Final = re.compile("[\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000 ]+")
-_LINE_RUNS: Final = re.compile(" ?\n[ \n]*")
+_LINE_ENDS: Final = pattern("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_BLANKS: Final = pattern("[\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000 ]+")
+_LINE_RUNS: Final = pattern(" ?\n[ \n]*")
 # Cc, Cf, Cs and Co, plus what Unicode calls default-ignorable or draws as nothing (fillers, blank braille).
-_UNSEEN: Final = re.compile(
+_UNSEEN: Final = pattern(
     "[\x00-\x09\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160"
     "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -36,11 +38,11 @@ _UNSEEN: Final = re.compile(
 _QUOTE_LIKE: Final = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f\uff02\u301d\u301e\u301f\u2033", '"'))
 
 _BRACKET: Final = "[\\[\uff3b\u3010\u3014\u27e6]"
-_MARKERS: Final = re.compile(
+_MARKERS: Final = pattern(
     f"[<\uff1c]|{_BRACKET}(?=\\W*error[\\W_]*advisor)|{_BRACKET}(?-i:(?=/?[A-Z_]{{3,24}}\\]))|`(?=``)|(?<=`)`|~(?=~~)|(?<=~)~",
     re.IGNORECASE,
 )
-_COMBINING: Final = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
+_COMBINING: Final = pattern("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")
 
 
 def legible(text: str) -> str:
@@ -115,29 +117,29 @@ _LABEL: Final = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})"
 _PORT: Final = r"(?::\d{1,5})?(?!\d)"
 _HOSTS: Final = (
     # Addresses of RFC 1918, RFC 6598, RFC 3927, loopback; unique-local, link-local and loopback of IPv6.
-    re.compile(
+    pattern(
         r"(?<![\w.])(?:10(?:\.\d{1,3}){3}|127(?:\.\d{1,3}){3}|192\.168(?:\.\d{1,3}){2}|169\.254(?:\.\d{1,3}){2}"
         r"|172\.(?:1[6-9]|2\d|3[01])(?:\.\d{1,3}){2}|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])(?:\.\d{1,3}){2})" + _PORT
     ),
-    re.compile(
+    pattern(
         r"\[?(?<![\w:.])(?:f[cd][0-9a-f]{2}:[0-9a-f:]{2,40}|fe80:[0-9a-f:.]{2,40}(?:%\w{1,16})?|::1)(?![\w:])\]?"
         + _PORT,
         re.IGNORECASE,
     ),
     # A name with a label that only private networks use, or ending in one.
-    re.compile(
+    pattern(
         rf"(?<![\w.-])(?:{_LABEL}\.){{0,8}}(?:{_PRIVATE_LABELS})(?:\.{_LABEL}){{1,6}}(?![\w-]){_PORT}",
         re.IGNORECASE,
     ),
-    re.compile(
+    pattern(
         rf"(?<![\w./-])(?:{_LABEL}\.){{1,8}}(?:{_PRIVATE_ENDS})\b(?![\w.-]*\w){_PORT}",
         re.IGNORECASE,
     ),
     # A name without a dot where only a host can stand: after a scheme, after a resolver's or a socket's error code.
-    re.compile(rf"(?<=://)(?:[^\s/@\"']{{1,200}}@)?{_LABEL}(?![\w.-]){_PORT}"),
-    re.compile(rf"(?<=ECONNREFUSED ){_LABEL}(?![\w.-]){_PORT}|(?<=ENOTFOUND ){_LABEL}(?![\w.-]){_PORT}"),
-    re.compile(rf"(?<=EAI_AGAIN ){_LABEL}(?![\w.-]){_PORT}|(?<=host: ){_LABEL}(?![\w.-]){_PORT}"),
-    re.compile(r"(?<![\w.-])localhost(?![\w.-])" + _PORT, re.IGNORECASE),
+    pattern(rf"(?<=://)(?:[^\s/@\"']{{1,200}}@)?{_LABEL}(?![\w.-]){_PORT}"),
+    pattern(rf"(?<=ECONNREFUSED ){_LABEL}(?![\w.-]){_PORT}|(?<=ENOTFOUND ){_LABEL}(?![\w.-]){_PORT}"),
+    pattern(rf"(?<=EAI_AGAIN ){_LABEL}(?![\w.-]){_PORT}|(?<=host: ){_LABEL}(?![\w.-]){_PORT}"),
+    pattern(r"(?<![\w.-])localhost(?![\w.-])" + _PORT, re.IGNORECASE),
 )
 
 
@@ -147,6 +149,6 @@ def mask_private_hosts(text: str) -> str:
     For text that is about to go to another provider than the one it came from: an error body may name a company's
     gateways. Public host names stay, since they say which provider failed.
     """
-    for pattern in _HOSTS:
-        text = pattern.sub(PRIVATE_HOST, text)
+    for host in _HOSTS:
+        text = host.sub(PRIVATE_HOST, text)
     return text

@@ -5,18 +5,25 @@ with its reason, beside the recorded cases. The rules are the table in `classifi
 Nothing here does I/O, keeps state or raises on input, so every function may be called from any thread.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compass_otel.classification_kinds import Advice, Case, ErrorType, advice_for
-from compass_otel.classification_rules import BY_STATUS, CANCELLED_STATUS, NEVER_PASSES, RULES
 from compass_otel.classification_status import parse_status, status_to_judge_by
 from compass_otel.classification_text import Text, read, render_message
-from compass_otel.classification_waits import stated_wait_s
+from compass_otel.classification_words import (
+    BY_STATUS,
+    CANCELLED_STATUS,
+    NEVER_PASSES,
+    Advice,
+    ErrorType,
+    advice_for,
+)
+from compass_otel.patterns import compile_patterns
 
-__all__ = ["Advice", "Classification", "ErrorType", "Failure", "classify", "parse_status", "render_message"]
+__all__ = ["Advice", "Classification", "ErrorType", "Failure", "classify", "parse_status", "prepare", "render_message"]
 
 _SUCCESS: Final = frozenset({
     "stop", "length", "toolUse", "tool_use", "tool_calls", "end_turn", "stop_sequence", "max_tokens", "pause_turn",
@@ -121,17 +128,29 @@ def _no_failure(status: int | None, advice: Advice) -> Classification:
     return Classification(None, retryable=False, retry_after_s=None, status=status, advice=advice)
 
 
+@functools.cache
+def prepare() -> None:
+    """Build the rules now, some 20 ms, instead of at the first failure. Later calls cost nothing.
+
+    Whoever judges where time matters calls it; the public classes of this package do when they are made.
+    """
+    classify(Failure(message="prepared"))
+    compile_patterns()
+
+
 def _judge(failure: Failure, message: str, status: int | None) -> Classification:
+    from compass_otel.classification_rules import first_rule  # noqa: PLC0415 - built when needed; see `prepare`
+    from compass_otel.classification_waits import stated_wait_s  # noqa: PLC0415 - the same
+
     text = read(message)
     known = status_to_judge_by(text, status)
     by_usage = _without_reason(failure, text, known)
     if by_usage is not None:
         return _verdict(*by_usage, status, None)
     wait_s = stated_wait_s(text.plain)
-    case = Case(text, known, wait_s)
-    for rule in RULES:
-        if rule.holds(case):
-            return _verdict(rule.gives, rule.advised, status, wait_s)
+    rule = first_rule(text, known, wait_s)
+    if rule is not None:
+        return _verdict(rule.gives, rule.advised, status, wait_s)
     return _verdict(*_by_status(known, text), status, wait_s)
 
 

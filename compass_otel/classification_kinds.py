@@ -1,4 +1,4 @@
-"""The words of a verdict, and what a row of the table is.
+"""What a row of the table is, and how it is held against a text.
 
 Pure and without state, so every name here may be used from any thread.
 """
@@ -9,41 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from compass_otel.classification_text import Text, foreign_letters, words_of
-
-
-class ErrorType(StrEnum):
-    """The closed list of `error.type`. Source: the design's section on failures."""
-
-    CONTEXT_OVERFLOW = "context_overflow"
-    PAYLOAD_TOO_LARGE = "payload_too_large"
-    RATE_LIMIT = "rate_limit"
-    OVERLOADED = "overloaded"
-    SERVER_ERROR = "server_error"
-    TIMEOUT = "timeout"
-    NETWORK = "network"
-    STREAM_INTERRUPTED = "stream_interrupted"
-    MALFORMED_RESPONSE = "malformed_response"
-    EMPTY_RESPONSE = "empty_response"
-    AUTH = "auth"
-    PERMISSION = "permission"
-    BILLING = "billing"
-    QUOTA = "quota"
-    NOT_FOUND = "not_found"
-    INVALID_REQUEST = "invalid_request"
-    CONTENT_FILTER = "content_filter"
-    TOOL_ERROR = "tool_error"
-    PROCESS_LOST = "process_lost"
-    OTHER = "_OTHER"
-
-
-class Advice(StrEnum):
-    """What a model must be told about a failure."""
-
-    OVERFLOW = "overflow"
-    TRANSIENT = "transient"
-    OTHER = "other"
-    ABORTED = "aborted"
-    NONE = "none"
+from compass_otel.classification_words import Advice, ErrorType, advice_for
+from compass_otel.patterns import pattern
 
 
 class Trust(StrEnum):
@@ -59,19 +26,6 @@ class Trust(StrEnum):
     """Words about the request: not where the status says that the server failed or is busy."""
 
 
-_OVERFLOW: Final = frozenset({ErrorType.CONTEXT_OVERFLOW, ErrorType.PAYLOAD_TOO_LARGE})
-_PASSING: Final = frozenset(
-    {
-        ErrorType.RATE_LIMIT,
-        ErrorType.OVERLOADED,
-        ErrorType.SERVER_ERROR,
-        ErrorType.TIMEOUT,
-        ErrorType.NETWORK,
-        ErrorType.STREAM_INTERRUPTED,
-        ErrorType.MALFORMED_RESPONSE,
-        ErrorType.EMPTY_RESPONSE,
-    }
-)
 _REFUSED: Final = frozenset(
     {400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 413, 414, 415, 416, 417, 421, 422, 431, 451}
 )
@@ -136,7 +90,7 @@ class Pattern:
 def wording(said: str) -> Phrase | Pattern:
     """Read one wording of a row: `word ~ expression` is a pattern that needs `word`, anything else a phrase."""
     needs, tilde, expression = said.partition(" ~ ")
-    return Pattern(needs, re.compile(expression)) if tilde else Phrase(said)
+    return Pattern(needs, pattern(expression)) if tilde else Phrase(said)
 
 
 class Wordings:
@@ -227,10 +181,3 @@ def _trusted(trust: Trust, case: Case) -> bool:
             return status not in _REFUSED and not (status is None and case.text.calls_itself_invalid)
         case Trust.CLIENT:
             return status is None or (status < _SERVER_FAILED and status not in _BUSY)
-
-
-def advice_for(error_type: ErrorType) -> Advice:
-    """Return the advice that goes with a class: too big, passing, or anything else."""
-    if error_type in _OVERFLOW:
-        return Advice.OVERFLOW
-    return Advice.TRANSIENT if error_type in _PASSING else Advice.OTHER

@@ -5,7 +5,8 @@ A throttle clears by waiting and may be tried again; a bill or a quota does not,
 
 from typing import Final
 
-from compass_otel.classification_kinds import ErrorType, Rule, Trust
+from compass_otel.classification_kinds import Rule, Trust
+from compass_otel.classification_words import ErrorType
 
 # fmt: off
 # The wordings of a row read as a paragraph; one a line they would hide the table.

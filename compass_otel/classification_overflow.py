@@ -5,7 +5,8 @@ Waiting helps none of them; a shorter conversation does. Numbers over a limit of
 
 from typing import Final
 
-from compass_otel.classification_kinds import ErrorType, Rule, Trust
+from compass_otel.classification_kinds import Rule, Trust
+from compass_otel.classification_words import ErrorType
 
 # fmt: off
 # The wordings of a row read as a paragraph; one a line they would hide the table.

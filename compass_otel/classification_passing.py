@@ -5,7 +5,8 @@ Common words such as `timeout` stand in refusals too, so most rows here give way
 
 from typing import Final
 
-from compass_otel.classification_kinds import ErrorType, Rule, Trust
+from compass_otel.classification_kinds import Rule, Trust
+from compass_otel.classification_words import ErrorType
 
 # fmt: off
 # The wordings of a row read as a paragraph; one a line they would hide the table.

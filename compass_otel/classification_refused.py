@@ -5,7 +5,8 @@ The same request is refused again, so none of these may be retried.
 
 from typing import Final
 
-from compass_otel.classification_kinds import Advice, ErrorType, Rule, Trust
+from compass_otel.classification_kinds import Rule, Trust
+from compass_otel.classification_words import Advice, ErrorType
 
 # fmt: off
 # The wordings of a row read as a paragraph; one a line they would hide the table.

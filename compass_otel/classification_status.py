@@ -4,26 +4,26 @@ Pure and without state, so every name here may be used from any thread.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from compass_otel.classification_text import Text, edges, render_message
+from compass_otel.patterns import pattern
 
 _FIRST_STATUS: Final = 100
 _LAST_STATUS: Final = 599
 _REFUSED_FROM: Final = 400
 
-_LEADING: Final = re.compile(r"\s*([1-5]\d\d)(?=[\s:]|$)")
-_API_ERROR: Final = re.compile(r"API error \(([1-5]\d\d)\)")
-_BEDROCK: Final = re.compile(
+_LEADING: Final = pattern(r"\s*([1-5]\d\d)(?=[\s:]|$)")
+_API_ERROR: Final = pattern(r"API error \(([1-5]\d\d)\)")
+_BEDROCK: Final = pattern(
     r"\s*(?:Throttling error|Validation error|Service unavailable|Internal server error|Model stream error)"
     r": ([1-5]\d\d)(?=[\s:])"
 )
-_JSON_CODE: Final = re.compile(r"[\"']code\\{0,8}[\"']\s{0,8}:\s{0,8}(?:\\{0,8}[\"'])?([1-5]\d\d)(?![\w.])")
+_JSON_CODE: Final = pattern(r"[\"']code\\{0,8}[\"']\s{0,8}:\s{0,8}(?:\\{0,8}[\"'])?([1-5]\d\d)(?![\w.])")
 _OWN_FIELDS: Final = ("status", "statusCode", "errorStatus")
 
-_SAID: Final = re.compile(
+_SAID: Final = pattern(
     r" (?:https?|status|code|error|statuscode|httpstatus|response|returned|received|got|gateway|proxy|upstream|server|"
     r"service|failure|exception|unavailable|retry|retries|attempts?|failed(?: with)?) "
     r"(?:status |code |error ){0,3}([45]\d\d) "

@@ -12,6 +12,8 @@ import reprlib
 from dataclasses import dataclass
 from typing import Final
 
+from compass_otel.patterns import pattern
+
 EDGE_CHARS: Final = 32 * 1024
 """Of a text longer than two edges only the first and the last edge are read: a reason stands first or last."""
 
@@ -19,25 +21,25 @@ _MAX_TITLE_CHARS: Final = 300
 _MAX_PAGE_CHARS: Final = 500
 _MAX_HEADINGS: Final = 3
 
-_UNICODE_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
-_BYTE_ESCAPES: Final = re.compile(r"(?:\\{1,4}x[0-9a-fA-F]{2})+")
-_ADDRESS: Final = re.compile(r"(?:https?|wss?)://[^\s\"'<>)\]}]*")
-_HOST_AND_PATH: Final = re.compile(r"(?<![\w./-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}/[^\s\"'<>)\]}]*")
-_FILE_PATH: Final = re.compile(r"(?<![\w/.])/[\w.@+-]{1,255}(?:/[\w.@+-]{1,255})+")
-_REQUEST_FILE: Final = re.compile(r"raw-http-request=[^\n]*")
-_NAMED_ID: Final = re.compile(
+_UNICODE_ESCAPE: Final = pattern(r"\\u([0-9a-fA-F]{4})")
+_BYTE_ESCAPES: Final = pattern(r"(?:\\{1,4}x[0-9a-fA-F]{2})+")
+_ADDRESS: Final = pattern(r"(?:https?|wss?)://[^\s\"'<>)\]}]*")
+_HOST_AND_PATH: Final = pattern(r"(?<![\w./-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}/[^\s\"'<>)\]}]*")
+_FILE_PATH: Final = pattern(r"(?<![\w/.])/[\w.@+-]{1,255}(?:/[\w.@+-]{1,255})+")
+_REQUEST_FILE: Final = pattern(r"raw-http-request=[^\n]*")
+_NAMED_ID: Final = pattern(
     r"(?:request|trace|session|call|correlation|log|event|tool_use)[ _-]?id\W{1,6}[\w.-]{3,80}", re.IGNORECASE
 )
-_PREFIXED_ID: Final = re.compile(
+_PREFIXED_ID: Final = pattern(
     r"\b(?:req|msg|toolu|call|chatcmpl|resp|rs|fc|gen|run|sess|trace|org|proj|item|evt)[_-](?=[\w-]{0,16}\d)[\w-]{4,}"
 )
-_UUID: Final = re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
-_WORD: Final = re.compile(r"[a-z0-9]+|[^\x00-\x7f]+")
-_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_TAG: Final = re.compile(r"<[^<>]{0,400}>")
-_PAGE_STATUS: Final = re.compile(r"(?<![\w.])([45]\d\d)(?![\w.])")
+_UUID: Final = pattern(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
+_WORD: Final = pattern(r"[a-z0-9]+|[^\x00-\x7f]+")
+_CAMEL: Final = pattern(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_TAG: Final = pattern(r"<[^<>]{0,400}>")
+_PAGE_STATUS: Final = pattern(r"(?<![\w.])([45]\d\d)(?![\w.])")
 _PAGE_STARTS: Final = ("<!doctype html", "<html", "<head>", "<body")
-_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_INVISIBLE: Final = pattern("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 _TRADITIONAL: Final = (
     "餘額請過頻務無權證連線時對長輸試後錯誤費達擁擠負載飽帳戶賬"

@@ -9,6 +9,8 @@ import re
 from itertools import islice
 from typing import Final
 
+from compass_otel.patterns import pattern
+
 _LONGEST_S: Final = 366 * 86400.0
 """A longer wait is a misread number."""
 _REACH_CHARS: Final = 96
@@ -29,20 +31,20 @@ _PART: Final = (
     r"\d{1,12}(?:\.\d{1,9})? ?"
     r"(?:milliseconds?|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)(?![a-z])"
 )
-_ONE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([a-z]{1,12})")
+_ONE: Final = pattern(r"(\d{1,12}(?:\.\d{1,9})?) ?([a-z]{1,12})")
 
-_MARK: Final = re.compile(r"retry|again|wait|reset|requested|available|后|후")
-_SPAN: Final = re.compile(
+_MARK: Final = pattern(r"retry|again|wait|reset|requested|available|后|후")
+_SPAN: Final = pattern(
     r"(?:retry|again|wait|resets?|requested|available)"
     r"(?:[-_ ]?(?:after|in|for|of|within|delay|again|your request|value))*"
     r"[\"']{0,2}\s{0,3}[:=]?\s{0,3}[\"']{0,2}(?:(?:about|approximately|around|another|at least|a|~) ?)?"
     rf"(?P<span>{_PART}(?:(?:,? (?:and )?|){_PART})*)"
 )
-_HEADER: Final = re.compile(
+_HEADER: Final = pattern(
     r"(?:retry|resets?)[-_ ]?(?:after|in)[-_ ]?(?P<unit>ms|milliseconds|seconds|secs?|s)?"
     r"[\"']{0,2}\s{0,3}[:=]\s{0,3}[\"']{0,2}(?P<number>\d{1,12}(?:\.\d{1,9})?)(?![\w:-]|\.\d)"
 )
-_BEFORE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?(毫秒|秒钟|秒|分钟|分|小时|时間|天|日|초|분|시간) ?(?:之|以)?$")
+_BEFORE: Final = pattern(r"(\d{1,12}(?:\.\d{1,9})?) ?(毫秒|秒钟|秒|分钟|分|小时|时間|天|日|초|분|시간) ?(?:之|以)?$")
 
 
 def stated_wait_s(text: str) -> float | None:

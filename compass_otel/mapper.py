@@ -59,7 +59,7 @@ from compass_otel.events import (
 from compass_otel.failure_sightings import FailureSightings
 from compass_otel.frames import state_frame
 from compass_otel.injections import InjectionQueue
-from compass_otel.scrubbing import scrub
+from compass_otel.scrubbing import prepare, scrub
 from compass_otel.semconv import Outcome, SessionState
 from compass_otel.unmapped import Malformed, Unmapped
 
@@ -84,6 +84,7 @@ class EventMapper:
     def __init__(
         self, *, first_event_id: int = 1, scrub: Callable[[str], str] = scrub, text_frames: bool = True
     ) -> None:
+        prepare()
         self._text_frames = text_frames
         self._next_event_id = first_event_id
         self._scrub = scrub

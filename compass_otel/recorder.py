@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanContext, TracerProvider, get_tracer, set_span_in_context
 
-from compass_otel import semconv
+from compass_otel import classification, scrubbing, semconv
 from compass_otel._pb.compass.v1.compass_pb2 import SessionFrame
 from compass_otel.classification import Classification, Failure, classify
 from compass_otel.events import (
@@ -85,6 +85,8 @@ class SessionRecorder:
         parent_context: Context | None = None,
         options: RecorderOptions | None = None,
     ) -> None:
+        classification.prepare()
+        scrubbing.prepare()
         tracer = get_tracer(semconv.SCOPE_NAME, tracer_provider=tracer_provider)
         self._recording = Recording(
             SpanStarter(tracer, ids, parent_context),

@@ -15,12 +15,14 @@ spread over several texts (scrub the joined text), a secret inside base64 or a c
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from compass_otel.errors import ConfigError
+from compass_otel.patterns import compile_patterns, pattern
 from compass_otel.scrubbing_cleaning import clean, cut, has_sequences, is_clean, is_plain_words, make_valid, readings
 from compass_otel.scrubbing_names import MARK, SecretName, is_empty_value, label_of_name
 from compass_otel.scrubbing_patterns import SECRET_PATTERNS, TOKEN_FAMILIES, SecretPattern
@@ -42,6 +44,7 @@ __all__ = [
     "SecretPattern",
     "cut",
     "make_valid",
+    "prepare",
     "scrub",
     "scrub_and_cut",
     "scrub_value",
@@ -83,8 +86,8 @@ BUILT_IN_NAMES: Final[tuple[str, ...]] = (
 )
 """The names that ``Scrubber(disable=...)`` takes. ``named-password`` and its like are values after a telling name."""
 
-_LABEL: Final = re.compile(r"[a-z][a-z0-9 -]{0,39}")
-_BACKWARDS: Final = re.compile(r"[A-Za-z0-9_.~-]*")
+_LABEL: Final = pattern(r"[a-z][a-z0-9 -]{0,39}")
+_BACKWARDS: Final = pattern(r"[A-Za-z0-9_.~-]*")
 _BACKWARDS_CHARS: Final = 128
 _ROUNDS: Final = 4
 _ONE_ROUND_CHARS: Final = 65_536
@@ -282,28 +285,39 @@ def _checked_names(names: Iterable[str]) -> frozenset[str]:
 def _checked_patterns(patterns: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:
     given = tuple(patterns)
     taken = set(BUILT_IN_NAMES)
-    for pattern in given:
-        if not pattern.name or pattern.name in taken:
-            raise ConfigError("extra_patterns: name", pattern.name, "a name that no other pattern has")
-        taken.add(pattern.name)
-        if not _LABEL.fullmatch(pattern.label):
+    for shape in given:
+        if not shape.name or shape.name in taken:
+            raise ConfigError("extra_patterns: name", shape.name, "a name that no other pattern has")
+        taken.add(shape.name)
+        if not _LABEL.fullmatch(shape.label):
             raise ConfigError(
-                f"extra_patterns: label of {pattern.name}", pattern.label, "lower-case words, 40 characters at most"
+                f"extra_patterns: label of {shape.name}", shape.label, "lower-case words, 40 characters at most"
             )
         try:
-            empty = re.compile(pattern.regex).search("") is not None
+            empty = re.compile(shape.regex).search("") is not None
         except re.error as error:
             raise ConfigError(
-                f"extra_patterns: regex of {pattern.name}", pattern.regex, f"a regular expression ({error})"
+                f"extra_patterns: regex of {shape.name}", shape.regex, f"a regular expression ({error})"
             ) from error
         if empty:
             raise ConfigError(
-                f"extra_patterns: regex of {pattern.name}", pattern.regex, "one that needs at least one character"
+                f"extra_patterns: regex of {shape.name}", shape.regex, "one that needs at least one character"
             )
     return given
 
 
-_DEFAULT: Final = Scrubber()
+@functools.cache
+def _default() -> Scrubber:
+    return Scrubber()
+
+
+def prepare() -> None:
+    """Build the built-in rules now, some 30 ms, instead of at the first text that needs them. Later calls cost nothing.
+
+    Whoever hands texts over where time matters calls it; the public classes of this package do when they are made.
+    """
+    _default()
+    compile_patterns()
 
 
 def scrub(text: str) -> str:
@@ -316,14 +330,14 @@ def scrub(text: str) -> str:
         The same text where there is nothing to hide or to repair. Scrubbing twice gives the same as scrubbing once.
 
     """
-    return _DEFAULT.scrub(text)
+    return _default().scrub(text)
 
 
 def scrub_and_cut(text: str, max_bytes: int) -> str:
     """Scrub the whole *text*, then cut it to at most *max_bytes* bytes of UTF-8; see :func:`cut`."""
-    return _DEFAULT.scrub_and_cut(text, max_bytes)
+    return _default().scrub_and_cut(text, max_bytes)
 
 
 def scrub_value(value: object) -> object:
     """Scrub a JSON-like *value* with the built-in patterns; see :meth:`Scrubber.scrub_value`."""
-    return _DEFAULT.scrub_value(value)
+    return _default().scrub_value(value)

@@ -17,19 +17,19 @@ Pure functions; any thread may call them.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import Final
 
+from compass_otel.patterns import pattern
 from compass_otel.scrubbing_views import View
 
 __all__ = ["clean", "cut", "has_sequences", "is_clean", "make_valid", "readings"]
 
 _REPLACEMENT: Final = "\ufffd"
 
-_SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_ASCII_UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_SURROGATE_PAIR: Final = pattern("[\ud800-\udbff][\udc00-\udfff]")
+_SURROGATE: Final = pattern("[\ud800-\udfff]")
+_ASCII_UNSAFE: Final = pattern("[\x00-\x08\x0b-\x1f\x7f]")
 
 _JOINERS: Final = "\u200c\u200d"
 _INVISIBLE: Final = (
@@ -38,23 +38,24 @@ _INVISIBLE: Final = (
     "\U000e0000-\U000e0fff"
 )
 _LINE_ENDS: Final = "\x0b\x0c\x85\u2028\u2029"
-_UNSAFE: Final = re.compile(f"[\x00\r{_LINE_ENDS}{_INVISIBLE}{_JOINERS}\ud800-\udfff]")
+_UNSAFE: Final = pattern(f"[\x00\r{_LINE_ENDS}{_INVISIBLE}{_JOINERS}\ud800-\udfff]")
 
-_TERMINAL_SEQUENCE: Final = re.compile(
+_SEQUENCE: Final = (
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*(?:(?!\\[redacted: )[@-~])?"  # CSI: colours, cursor moves
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])(?:[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c))?"  # OSC, DCS and their kin
     "|\x1b[ -/][0-~]|\x1b[78=>cDEHMNOZ]"  # the two- and three-character ones
 )
-_LINE_END: Final = re.compile(f"\r(?!\n)|[{_LINE_ENDS}]")
+_TERMINAL_SEQUENCE: Final = pattern(_SEQUENCE)
+_LINE_END: Final = pattern(f"\r(?!\n)|[{_LINE_ENDS}]")
 _EMOJI: Final = "\u2190-\u2bff\u3030\u303d\u3297\u3299\ufe0f\U0001f000-\U0001faff"
 _JOINED_SCRIPTS: Final = "\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff"
-_DROPPED: Final = re.compile(
+_DROPPED: Final = pattern(
     f"[{_INVISIBLE}]+|(?<![{_EMOJI}{_JOINED_SCRIPTS}])[{_JOINERS}]+|[{_JOINERS}](?![{_EMOJI}{_JOINED_SCRIPTS}])"
 )
 
 
-_SEQUENCE_OR_DROPPED: Final = re.compile(f"((?:{_TERMINAL_SEQUENCE.pattern}|[{_INVISIBLE}{_JOINERS}])+)")
-_CONTROL_OR_DROPPED: Final = re.compile(f"([{_INVISIBLE}{_JOINERS}]+)")
+_SEQUENCE_OR_DROPPED: Final = pattern(f"((?:{_SEQUENCE}|[{_INVISIBLE}{_JOINERS}])+)")
+_CONTROL_OR_DROPPED: Final = pattern(f"([{_INVISIBLE}{_JOINERS}]+)")
 
 
 def make_valid(text: str) -> str:
@@ -145,12 +146,12 @@ def _joins(char: str) -> bool:
 
 _SHORT_CHARS: Final = 12
 _PLAIN_WORDS_CHARS: Final = 256
-_SHORT_AND_HARMLESS: Final = re.compile(r"[A-Za-z0-9 \n.,!?'()+*/\[\]{};]*+").fullmatch
-_MAY_HIDE_A_SECRET: Final = re.compile(
+_SHORT_AND_HARMLESS: Final = pattern(r"[A-Za-z0-9 \n.,!?'()+*/\[\]{};]*+")
+_MAY_HIDE_A_SECRET: Final = pattern(
     r"[^A-Za-z ,.!?'();-]|[A-Za-z'-]{13}|-[A-Za-z'-]{8}|--"
     r"|[Bb][Ee][Aa][Rr][Ee][Rr]|[Bb][Aa][Ss][Ii][Cc]"
     r"|[Ll][Oo][Gg][Ii][Nn]|[Pp][Aa][Ss][Ss]|[Ii][Dd][Ee][Nn][Tt][Ii][Ff]"
-).search
+)
 
 
 def is_plain_words(text: str) -> bool:
@@ -162,5 +163,5 @@ def is_plain_words(text: str) -> bool:
     any such sign (``login jane password …``, ``identified by '…'``). A test holds this to the patterns.
     """
     if len(text) <= _SHORT_CHARS:
-        return _SHORT_AND_HARMLESS(text) is not None
-    return len(text) <= _PLAIN_WORDS_CHARS and _MAY_HIDE_A_SECRET(text) is None
+        return _SHORT_AND_HARMLESS.fullmatch(text) is not None
+    return len(text) <= _PLAIN_WORDS_CHARS and _MAY_HIDE_A_SECRET.search(text) is None

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from compass_otel.patterns import pattern
+
 __all__ = [
     "MARK",
     "SecretName",
@@ -25,7 +27,7 @@ __all__ = [
 ]
 
 
-MARK: Final = re.compile(r"\[redacted: [a-z][a-z0-9 -]{0,39}\]")
+MARK: Final = pattern(r"\[redacted: [a-z][a-z0-9 -]{0,39}\]")
 """What stands where a secret was."""
 
 
@@ -147,7 +149,7 @@ _TAIL_WORDS: Final = _words(
 )
 """Words that follow the telling one without changing what it says: ``api_key_value``, ``password_hash``."""
 
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORD: Final = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def label_of_name(name: str) -> SecretName | None:
@@ -203,17 +205,17 @@ _EMPTY: Final = _words(
     none null nil undefined true false yes no n/a na unset empty nan
     """
 )
-_MASKED: Final = re.compile(
+_MASKED: Final = pattern(
     r"[*xX.•…_\-#]{2,}|\[(?:redacted|filtered|secure|hidden|masked|scrubbed|removed|object)\b[^\]]{0,48}\]?"
     r"|redacted|<[A-Za-z _-]{0,48}>|\$\{?[A-Z][A-Z0-9_]{2,}\}?|\$\{\{[^}]{0,64}\}{0,2}|%[sdv]|\{[A-Za-z_]{0,48}\}?"
     r"|SecretStr\(['\"]?\**['\"]?\)?",
     re.IGNORECASE,
 )
-_MASKED_PIECES: Final = re.compile(r"[*•…]+|\.{3,}|[xX]{4,}")
+_MASKED_PIECES: Final = pattern(r"[*•…]+|\.{3,}|[xX]{4,}")
 _USABLE_CHARS: Final = 8
 _MASKED_PIECE_COUNT: Final = 2
 _MASKED_CHARS: Final = 256
-_KNOWN_START: Final = re.compile(r"(?:[a-z]{2,5}[-_]){1,2}|AIza|Bearer ")
+_KNOWN_START: Final = pattern(r"(?:[a-z]{2,5}[-_]){1,2}|AIza|Bearer ")
 
 
 def is_empty_value(value: str) -> bool:
@@ -231,7 +233,7 @@ def is_empty_value(value: str) -> bool:
     return len(pieces) == _MASKED_PIECE_COUNT and all(len(piece) <= _USABLE_CHARS for piece in pieces)
 
 
-_FIRST_WORD: Final = re.compile(r"[A-Za-z']+(?![A-Za-z0-9_@#$%^&*+=/\\-])")
+_FIRST_WORD: Final = pattern(r"[A-Za-z']+(?![A-Za-z0-9_@#$%^&*+=/\\-])")
 
 
 def is_counted(word: str) -> bool:
@@ -250,8 +252,8 @@ def is_prose(value: str) -> bool:
     return first is not None and first[0].lower().replace("'", "") in _SENTENCE_WORDS
 
 
-_RANDOM: Final = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=_~%.:\\-]{8,}\Z")
-_CASE_CHANGE: Final = re.compile(r"[a-z][A-Z]")
+_RANDOM: Final = pattern(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=_~%.:\\-]{8,}\Z")
+_CASE_CHANGE: Final = pattern(r"[a-z][A-Z]")
 _LONG: Final = 16
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from compass_otel.patterns import pattern
 from compass_otel.scrubbing_names import is_counted, is_empty_value, is_prose, label_of_name, looks_random
 from compass_otel.scrubbing_values import Q, Span, quotation_end
 
@@ -19,12 +20,12 @@ __all__ = ["authorizations", "command_options", "echoed_keys", "private_keys", "
 
 _GAP: Final = r"[ +]"
 _KEY_WORDS: Final = rf"{_GAP}(?:[A-Z0-9]{{1,16}}{_GAP}){{0,4}}PRIVATE{_GAP}KEY(?:{_GAP}BLOCK)?{_GAP}?-{{4,5}}"
-_KEY_BEGIN: Final = re.compile(rf"BEGIN(?<=-BEGIN)?{_KEY_WORDS}")
-_KEY_END: Final = re.compile(rf"-{{4,5}}[ ]?END{_KEY_WORDS}")
+_KEY_BEGIN: Final = pattern(rf"BEGIN(?<=-BEGIN)?{_KEY_WORDS}")
+_KEY_END: Final = pattern(rf"-{{4,5}}[ ]?END{_KEY_WORDS}")
 _KEY_BLOCK_CHARS: Final = 65_536
-_KEY_GAP: Final = re.compile(r"(?:[\s\"',>|]|\\{1,16}[nrt\"']?){0,64}")
-_KEY_LINE: Final = re.compile(r"(?:[A-Za-z0-9+/=\ufffd]|\\{1,16}/)+")
-_KEY_HEADER: Final = re.compile(r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset):[^\n\\]{0,128}")
+_KEY_GAP: Final = pattern(r"(?:[\s\"',>|]|\\{1,16}[nrt\"']?){0,64}")
+_KEY_LINE: Final = pattern(r"(?:[A-Za-z0-9+/=\ufffd]|\\{1,16}/)+")
+_KEY_HEADER: Final = pattern(r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset):[^\n\\]{0,128}")
 _KEY_LINE_CHARS: Final = 20
 _KEY_DASHES: Final = 8
 
@@ -91,15 +92,15 @@ def _start_of_block(text: str, floor: int, end: int) -> int:
     return start
 
 
-_AUTHORITY: Final = re.compile(
+_AUTHORITY: Final = pattern(
     r":(?:\\{0,16}/){2}(?P<user>[^\s/?#\"'<>@:\\|]{0,256})(?::(?P<password>[^\s/?#\"'<>@\\|]{1,1024}))?@"
 )
-_STORE_URL: Final = re.compile(
+_STORE_URL: Final = pattern(
     r"(?<![a-z])(?:postgres(?:ql)?|mysql2?|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|smtps?|ldaps?|s?ftp|clickhouse)"
     r"(?:\+[a-z0-9]{1,16})?:(?:\\{0,16}/){2}[^\s/?#\"'<>@:]{0,256}:(?P<password>[^\s\"'<>|]{1,1024})",
     re.IGNORECASE,
 )
-_PORT: Final = re.compile(r"[0-9]{1,5}(?![^/?#,)\s.;:\]}])")
+_PORT: Final = pattern(r"[0-9]{1,5}(?![^/?#,)\s.;:\]}])")
 _USER_TOKEN_CHARS: Final = 16
 
 
@@ -120,15 +121,15 @@ def url_credentials(text: str, low: str) -> Iterator[Span]:
             yield start, start + len(shown), "password"
 
 
-_URL_ONLY: Final = re.compile(
+_URL_ONLY: Final = pattern(
     r"[?&;]"
     r"(?P<name>session|sid|sessid|phpsessid|jsessionid|connect\.sid|code|ticket|assertion|client_assertion|samlresponse"
     r"|samlrequest|policy|hdnea|hdnts|code_verifier|oauth_verifier|awsaccesskeyid|tk|sas|pw|auth_code)"
     r"=",
 )
-_URL_VALUE: Final = re.compile(r"""(?:[^\s"'`\\&;<>|)\]},]|\\{1,16}(?:/|u00(?:2[bdf]|3d))){1,8192}""", re.IGNORECASE)
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
-_WORDY: Final = re.compile(r"[a-z_]+\Z|[0-9]{1,6}\Z")
+_URL_VALUE: Final = pattern(r"""(?:[^\s"'`\\&;<>|)\]},]|\\{1,16}(?:/|u00(?:2[bdf]|3d))){1,8192}""", re.IGNORECASE)
+_UUID: Final = pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_WORDY: Final = pattern(r"[a-z_]+\Z|[0-9]{1,6}\Z")
 _LABELS: Final = {
     "policy": "url signature",
     "hdnea": "url signature",
@@ -148,7 +149,7 @@ def url_parameters(text: str, low: str) -> Iterator[Span]:
         yield *value.span(), _LABELS.get(match["name"], "session" if "s" in match["name"][:1] else "code")
 
 
-_CARRIED: Final = re.compile(r"(?P<scheme>bearer|basic)(?:[ \t]{1,8}|\+)(?P<value>[a-z0-9._~+/\-\ufffd]{6,8192}={0,4})")
+_CARRIED: Final = pattern(r"(?P<scheme>bearer|basic)(?:[ \t]{1,8}|\+)(?P<value>[a-z0-9._~+/\-\ufffd]{6,8192}={0,4})")
 
 
 def authorizations(text: str, low: str) -> Iterator[Span]:
@@ -176,7 +177,7 @@ def _is_basic(value: str) -> bool:
         return looks_random(value)
 
 
-_ECHOED: Final = re.compile(
+_ECHOED: Final = pattern(
     r"(?P<name>api[ _-]?key|token|secret|password|passphrase"
     r"|(?:access|private|license|auth|encryption)[ _-]key)"
     r"(?P<tail>(?:[ ](?:provided|supplied|given|used|sent|was|is|value)){0,3})(?P<colon>[ ]?:)?[ ]"
@@ -210,7 +211,7 @@ def echoed_keys(text: str, low: str) -> Iterator[Span]:
         )
 
 
-_OPTION: Final = re.compile(
+_OPTION: Final = pattern(
     rf"--(?P<name>[A-Za-z][A-Za-z0-9-]{{1,48}})[ \t]{{1,8}}(?:{Q})?"
     r"(?P<value>[^\s\"'`\\<>-][^\s\"'`\\<>]{0,1024})"
 )

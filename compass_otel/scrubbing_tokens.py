@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from compass_otel.patterns import pattern
 from compass_otel.scrubbing_patterns import TokenFamily
 from compass_otel.scrubbing_values import Span
 from compass_otel.scrubbing_views import BREAK, View, unbroken
@@ -19,22 +20,22 @@ __all__ = ["TokenFinder", "with_wrapped_lines"]
 # U+FFFD stands where a NUL or half a character was; a token does not end there.
 _CHAR: Final = r"[A-Za-z0-9_\-\ufffd]"
 _BODY: Final = rf"(?P<body>{_CHAR}{{6,128}})"
-_REST_OF_BODY: Final = re.compile(rf"{_CHAR}*(?:\.+{_CHAR}+)*")
-_ESCAPE_BEFORE: Final = re.compile(r"(?:%(?:25){0,4}[0-9A-Fa-f]{2}|\\[nrtbf]|\\u[0-9A-Fa-f]{4})\Z")
+_REST_OF_BODY: Final = pattern(rf"{_CHAR}*(?:\.+{_CHAR}+)*")
+_ESCAPE_BEFORE: Final = pattern(r"(?:%(?:25){0,4}[0-9A-Fa-f]{2}|\\[nrtbf]|\\u[0-9A-Fa-f]{4})\Z")
 _ESCAPE_CHARS: Final = 12
 _LOOKED_AT: Final = 512
 
 _ENDS_HERE: Final = frozenset(" \t\"'`&,;:.)]}<>|@/?!")
-_REST_OF_TOKEN: Final = re.compile(r"[A-Za-z0-9_\-*•…\ufffd]+")
-_RUN: Final = re.compile(r"[A-Za-z0-9_+=\-\ufffd][A-Za-z0-9_+/=.\-\ufffd]*+(?!\s{0,4}[:=])")
-_ID: Final = re.compile(
+_REST_OF_TOKEN: Final = pattern(r"[A-Za-z0-9_\-*•…\ufffd]+")
+_RUN: Final = pattern(r"[A-Za-z0-9_+=\-\ufffd][A-Za-z0-9_+/=.\-\ufffd]*+(?!\s{0,4}[:=])")
+_ID: Final = pattern(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-f]{16}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[0-9.:-]+"
     r"|(?:req|toolu|call|msg|chatcmpl|resp|run|org|proj|session|trace|span|rs|fc|item|file|thread)[_-].*"
 )
-_HEX: Final = re.compile(r"[0-9a-f]{8,}\Z")
-_PIECES: Final = re.compile(r"[-_./+=]+")
-_GENERATED: Final = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z]).{6}|(?:[A-Z]*[a-z]{1,2}[A-Z]+){2}")
-_WORDS: Final = re.compile(r"(?:[A-Z]?[a-z]+)*\Z|[A-Z]+\Z|.{1,3}\Z")
+_HEX: Final = pattern(r"[0-9a-f]{8,}\Z")
+_PIECES: Final = pattern(r"[-_./+=]+")
+_GENERATED: Final = pattern(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z]).{6}|(?:[A-Z]*[a-z]{1,2}[A-Z]+){2}")
+_WORDS: Final = pattern(r"(?:[A-Z]?[a-z]+)*\Z|[A-Z]+\Z|.{1,3}\Z")
 _SHORT_CHARS: Final = 8
 _BEFORE_CHARS: Final = 16
 

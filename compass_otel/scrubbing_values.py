@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from compass_otel.patterns import pattern
 from compass_otel.scrubbing_names import (
     MARK,
     SecretName,
@@ -37,7 +38,7 @@ Q: Final = r"""\\{0,16}["'`]"""
 
 _GAP: Final = r"(?:\s|\\{1,16}[nrt]){0,40}"
 _OPERATOR: Final = r"(?:=>|:=|={1,3}|:(?!//))"
-_NAMED: Final = re.compile(
+_NAMED: Final = pattern(
     r"(?P<name>(?:pass|pwd|psw|secret|token|key|cred|cookie|sig|hmac|jwt|otp|auth|jsess|phpsess)[a-z0-9_-]{0,24}+)"
     rf"(?:(?:(?P<quoted>{Q})[\])]?)?[ \t]{{0,8}}(?P<op>{_OPERATOR})"
     rf"|(?:{Q})?\s{{0,4}},?{_GAP}(?:{Q})?value(?:{Q})?\s{{0,4}}(?P<pair>[:=])"
@@ -61,15 +62,15 @@ _STEMS: Final = (
     "jsess",
     "phpsess",
 )
-_VALUE_START: Final = re.compile(
+_VALUE_START: Final = pattern(
     rf"[ \t]{{0,64}}(?:\s{{1,64}}(?={Q}))?"
     rf"(?:[A-Za-z][A-Za-z0-9_.:]{{0,30}}\((?=[bBrRuU]?{Q}))?(?:[bBrRuUfF]{{1,2}}(?=[\"'\\]))?(?P<quote>{Q})?"
 )
-_BEFORE: Final = re.compile(r"([A-Za-z0-9_.\-]*)(?: ([A-Za-z]+))?")
-_ESCAPED_START: Final = re.compile(r"u[0-9A-Fa-f]{4}|[nrtbf/]")
-_PERCENT_START: Final = re.compile(r"(?:25){0,4}[0-9A-Fa-f]{2}")
+_BEFORE: Final = pattern(r"([A-Za-z0-9_.\-]*)(?: ([A-Za-z]+))?")
+_ESCAPED_START: Final = pattern(r"u[0-9A-Fa-f]{4}|[nrtbf/]")
+_PERCENT_START: Final = pattern(r"(?:25){0,4}[0-9A-Fa-f]{2}")
 
-_PLAIN_VALUE: Final = re.compile(
+_PLAIN_VALUE: Final = pattern(
     r"""(?:[^\s"'`\\&;,<>|)\]}]"""
     r"|\\{1,16}(?:/|u00(?:2[bdf]|3d|7e))|\\(?![nrtbfu\"'\\/`])"
     r"|&(?!(?:amp;)?[\w.%\[\]-]{1,64}=|(?:quot|apos|lt|gt|#\w{1,6});|\s|\Z)"
@@ -79,26 +80,26 @@ _PLAIN_VALUE: Final = re.compile(
     r"|\|(?![\w-]{1,64}[ ]?[:=]|\s|\Z)){1,8192}",
     re.IGNORECASE,
 )
-_NAME_END: Final = re.compile(rf"{Q}\s{{0,8}}(?:=>|[:=])")
-_ENVIRONMENT: Final = re.compile(
+_NAME_END: Final = pattern(rf"{Q}\s{{0,8}}(?:=>|[:=])")
+_ENVIRONMENT: Final = pattern(
     r"[ \t]{0,4}(?:os\.(?:environ|getenv)|process\.env|(?:System\.)?getenv|ENV\[|env\(|Deno\.env)\b"
 )
-_HEADER: Final = re.compile(
+_HEADER: Final = pattern(
     r"(?:proxy-)?authorization|(?:set-)?cookie2?|api-?key|xi-api-key|private-token|x-[a-z0-9-]{1,40}-(?:key|token)"
     r"|x-[a-z]{2,8}-signature|ocp-apim-subscription-key",
     re.IGNORECASE,
 )
-_COMPLAINT: Final = re.compile(
+_COMPLAINT: Final = pattern(
     r"(?:invalid|missing|incorrect|expired|wrong|bad|no|unknown|unsupported|required|revoked)[_-]"
 )
-_NAME: Final = re.compile(r"[A-Za-z][\w.-]{0,64}[:=](?![=]|\Z)|[A-Za-z][\w.-]{0,64}:\Z")
-_GLUED_ON: Final = re.compile(r"[A-Za-z0-9_]")
+_NAME: Final = pattern(r"[A-Za-z][\w.-]{0,64}[:=](?![=]|\Z)|[A-Za-z][\w.-]{0,64}:\Z")
+_GLUED_ON: Final = pattern(r"[A-Za-z0-9_]")
 _TRAILING: Final = ".,:;!?"
-_NUMBER: Final = re.compile(r"-?[0-9][0-9.,_]*\Z")
-_LETTERS: Final = re.compile(r"[A-Za-z]{1,12}\Z")
-_PATH: Final = re.compile(r"[/~]|[A-Za-z]:[\\/]")
-_LINE_START: Final = re.compile(r"(?:\A|\n)[ \t]*(?:- )?\Z")
-_FLOODED: Final = re.compile(
+_NUMBER: Final = pattern(r"-?[0-9][0-9.,_]*\Z")
+_LETTERS: Final = pattern(r"[A-Za-z]{1,12}\Z")
+_PATH: Final = pattern(r"[/~]|[A-Za-z]:[\\/]")
+_LINE_START: Final = pattern(r"(?:\A|\n)[ \t]*(?:- )?\Z")
+_FLOODED: Final = pattern(
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|jwt|(?:api|access|secret|private|account|auth|master)[_-]?key"
     r"|[?&;]sig|credentials?|(?P<line>authorization|cookie))[0-9]{0,4}+"
     rf"(?:{Q}[\])]?)?[ \t]{{0,8}}{_OPERATOR}[ \t]{{0,64}}+(?:{Q})?"
@@ -115,17 +116,17 @@ _COOKIE: Final = (
     r"[^\s=;,\"'|\\]{1,256}=(?:\\{0,16}\"[^\"\\\n]*\\{0,16}\""
     r"|(?:[^\s;,\"'|\\]|,(?!\s)|\|(?![\w-]{1,64}:)|\\(?![nrtu\"'\\]))*)"
 )
-_COOKIES: Final = re.compile(
+_COOKIES: Final = pattern(
     rf"{_COOKIE}(?:[;,][ \t]*(?:expires=[a-z]{{3,9}},[\w :-]{{0,24}}GMT|{_COOKIE}|(?<=; )[a-z-]{{1,64}}(?![\w=]))?)*",
     re.IGNORECASE,
 )
-_SCHEME: Final = re.compile(
+_SCHEME: Final = pattern(
     r"(?:(?P<listing>digest|aws4-hmac-sha256|oauth|hawk|sharedaccesssignature|signature)"
     r"|(?P<known>bearer|basic|token|bot|apikey|api-key|key|negotiate|ntlm|jwt)|[a-z][a-z0-9-]{1,31})"
     r"(?:[ \t]+|\+)",
     re.IGNORECASE,
 )
-_LISTING: Final = re.compile(r"""(?:[\w-]{1,64}=(?:\\{0,16}"[^"\\\n]*\\{0,16}"|[^\s,"'\\]*)(?:,[ \t]*)?)+""")
+_LISTING: Final = pattern(r"""(?:[\w-]{1,64}=(?:\\{0,16}"[^"\\\n]*\\{0,16}"|[^\s,"'\\]*)(?:,[ \t]*)?)+""")
 
 
 @dataclass(frozen=True, slots=True)

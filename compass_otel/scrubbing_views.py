@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import re
 from collections.abc import Callable
 from typing import Final
 
+from compass_otel.patterns import pattern
+
 __all__ = ["BREAK", "View", "decoded", "unbroken"]
 
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = pattern(
     r"(%(?:25){0,8}(?:0[9AaDd]|[2-7][0-9A-Fa-f])|\\\\{0,15}u00(?:0[9AaDd]|[2-7][0-9A-Fa-f])"
     r"|&(?:quot|apos|amp|lt|gt|#0{0,4}(?:[3-9][0-9]|1[01][0-9])|#x[2-7][0-9A-Fa-f]);)"
 )
 _ENTITIES: Final = {"&quot;": '"', "&apos;": "'", "&amp;": "&", "&lt;": "<", "&gt;": ">"}
 
-BREAK: Final = re.compile(
+BREAK: Final = pattern(
     r"((?:(?:\n|\r\n|=\r?\n|\\\\{0,15}(?:\r?\n|(?:r\\{1,16})?n)|%(?:25){0,4}0(?:[aA]|[dD]%(?:25){0,4}0[aA]))[ \t]*+)++)"
 )
 """A line break, real or escaped, with the indentation after it; several in a row count as one."""

@@ -18,25 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry.sdk.trace import SpanProcessor
 
 from compass_otel import semconv
-from compass_otel.encoding import encode_span
 from compass_otel.errors import ConfigError
 from compass_otel.identity import IdentityKeeper
-from compass_otel.lane_pair import LanePair, survive_forks
-from compass_otel.lanes import TraceLane
 from compass_otel.notices import Notice, Notices
-from compass_otel.open_runs import OpenRuns
-from compass_otel.otlp_settings import load_settings
 from compass_otel.priority import Rank, is_priority, is_session_error, rank_of
-from compass_otel.priority_lane import PriorityLane
+from compass_otel.scrubbing import prepare
 from compass_otel.sdk_private import attributes_of, processors_beside
-from compass_otel.sender import make_sender
-from compass_otel.sender_exporter import ExporterSender
 from compass_otel.sending_threads import idents
-from compass_otel.shared_sender import SharedSender
-from compass_otel.sink_metrics import SinkMetrics
-from compass_otel.sink_settings import check_bytes, check_folder, check_seconds, load_queue_settings
-from compass_otel.spool import DEFAULT_MAX_BYTES, Spool
-from compass_otel.waiting import WaitGate
 
 if TYPE_CHECKING:
     import os
@@ -47,10 +35,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, Span
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from compass_otel.delivery import Sender
+    from compass_otel.lane_pair import LanePair
     from compass_otel.stats import Stats
 
 DEFAULT_MEMORY_BYTES: Final = 64 << 20
+DEFAULT_SPOOL_BYTES: Final = 256 << 20
 _MAX_OWN_SPANS: Final = 4096
 _STATE: Final = semconv.SESSION_STATE
 _INJECTIONS: Final = semconv.SESSION_INJECTIONS
@@ -127,26 +116,31 @@ class TwoLaneSpanProcessor(SpanProcessor):
         max_export_batch_size: int | None = None,
         export_timeout_millis: float | None = None,
         spool_fsync: bool = False,
-        spool_max_bytes: int = DEFAULT_MAX_BYTES,
+        spool_max_bytes: int = DEFAULT_SPOOL_BYTES,
         memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
         exit_timeout_s: float = 2.0,
         meter_provider: MeterProvider | None = None,
     ) -> None:
-        self._exit_timeout_s = check_seconds("exit_timeout_s", exit_timeout_s, zero=True)
-        wait_s = check_seconds("priority_wait_s", priority_wait_s, zero=True)
-        folder = check_folder(spool)
-        spool_bytes = check_bytes("spool_max_bytes", spool_max_bytes)
-        memory_bytes = check_bytes("memory_max_bytes", memory_max_bytes)
+        # Senders, spool, database and TLS take longer to load than the SDK; who makes no processor needs none of them.
+        from compass_otel import sink_parts, sink_settings  # noqa: PLC0415
+        from compass_otel.otlp_settings import load_settings  # noqa: PLC0415
+        from compass_otel.spool import Spool  # noqa: PLC0415
+
+        self._exit_timeout_s = sink_settings.check_seconds("exit_timeout_s", exit_timeout_s, zero=True)
+        wait_s = sink_settings.check_seconds("priority_wait_s", priority_wait_s, zero=True)
+        folder = sink_settings.check_folder(spool)
+        spool_bytes = sink_settings.check_bytes("spool_max_bytes", spool_max_bytes)
+        memory_bytes = sink_settings.check_bytes("memory_max_bytes", memory_max_bytes)
         if is_priority is not None and not callable(is_priority):
             raise ConfigError("is_priority", is_priority, "a function of an ended span, or None")
-        queue = load_queue_settings(
+        queue = sink_settings.load_queue_settings(
             max_queue_size=max_queue_size,
             schedule_delay_millis=schedule_delay_millis,
             max_export_batch_size=max_export_batch_size,
             export_timeout_millis=export_timeout_millis,
         )
         if exporter is not None:
-            senders = _senders_of(exporter)
+            senders = sink_parts.exporter_senders(exporter)
         else:
             settings = load_settings(
                 endpoint=endpoint,
@@ -159,7 +153,8 @@ class TwoLaneSpanProcessor(SpanProcessor):
                 client_certificate_file=client_certificate_file,
                 insecure=insecure,
             )
-            senders = (make_sender(settings), make_sender(settings))
+            senders = sink_parts.otlp_senders(settings)
+        prepare()
         self._chosen = is_priority
         self._notices = Notices()
         self._identity = IdentityKeeper()
@@ -167,20 +162,20 @@ class TwoLaneSpanProcessor(SpanProcessor):
         self._seen_processors: tuple[object, ...] = ()
         self._sends_otlp = exporter is None or _is_otlp(exporter)
         self._is_shut = False
-        self._trace = TraceLane(senders[1], queue, self._notices)
-        self._priority = PriorityLane(
-            senders[0],
+        self._pair = sink_parts.lane_pair(
+            senders,
+            queue,
             Spool(folder, max_bytes=spool_bytes, fsync=spool_fsync) if folder is not None else None,
             memory_bytes=memory_bytes,
-            gate=WaitGate(wait_s, on_event_loop=wait_on_event_loop, clock=time.monotonic),
-            export_timeout_s=queue.export_timeout_s,
+            wait_s=wait_s,
+            wait_on_event_loop=wait_on_event_loop,
             notices=self._notices,
+            exit_timeout_s=self._exit_timeout_s,
+            meter_provider=meter_provider,
         )
-        self._runs = OpenRuns(self._priority.store, self._notices)
-        self._pair = LanePair(self._trace, self._priority, self._runs, self._notices, senders, self._exit_timeout_s)
+        self._trace, self._priority, self._runs = self._pair.trace, self._pair.priority, self._pair.runs
         self._offer_trace = self._trace.offer
-        SinkMetrics(self._pair, queue.max_queue_size, meter_provider)
-        survive_forks(self._pair)
+        self._encode = sink_parts.encode_priority
         _shut_down_at_exit(self)
         self._priority.begin()
         self._notices.write()
@@ -317,7 +312,7 @@ class TwoLaneSpanProcessor(SpanProcessor):
             dropped = self._trace.dropped_of_trace(context.trace_id)
             if dropped:
                 extra[semconv.DROPPED_SPANS] = dropped
-        body = encode_span(span, lane=semconv.LANE_PRIORITY, extra=extra or None)
+        body = self._encode(span, extra or None)
         wait = rank is not Rank.LIFECYCLE or self._priority.store is None
         self._priority.offer(body, rank, run=run, wait=wait)
 
@@ -355,13 +350,6 @@ def _sends_otlp(processor: object) -> bool:
 
 def _is_otlp(exporter: object) -> bool:
     return any("exporter.otlp" in kind.__module__ for kind in type(exporter).__mro__)
-
-
-def _senders_of(exporter: SpanExporter) -> tuple[Sender, Sender]:
-    if not callable(getattr(exporter, "export", None)):
-        raise ConfigError("exporter", exporter, "a SpanExporter, or None for OTLP")
-    shared = SharedSender(ExporterSender(exporter))
-    return shared, shared
 
 
 def _in_background(pair: LanePair, deadline: float) -> None:

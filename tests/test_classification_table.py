@@ -5,11 +5,12 @@ import re
 import pytest
 
 from compass_otel.classification import ErrorType, Failure, classify, parse_status
-from compass_otel.classification_kinds import Advice, Case, Rule, advice_for
-from compass_otel.classification_rules import BY_STATUS, RULES
+from compass_otel.classification_kinds import Case, Rule
+from compass_otel.classification_rules import RULES
 from compass_otel.classification_status import status_to_judge_by
 from compass_otel.classification_text import read
 from compass_otel.classification_waits import stated_wait_s
+from compass_otel.classification_words import BY_STATUS, Advice, advice_for
 
 CLOSED_LIST = {
     "context_overflow", "payload_too_large", "rate_limit", "overloaded", "server_error", "timeout", "network",

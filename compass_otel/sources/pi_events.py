@@ -38,6 +38,7 @@ from compass_otel.events import (
     TurnStarted,
     UserMessage,
 )
+from compass_otel.patterns import pattern
 from compass_otel.sources.messages import (
     as_flag,
     as_float,
@@ -61,7 +62,7 @@ Outcome = tuple[AgentEvent, ...] | Unmapped | None
 _OPEN_TOOLS_MAX = 1024
 """Tool calls remembered until they end; a call whose end never comes is forgotten, oldest first."""
 
-_RETRY_CANCELLED = re.compile(r"\s*retry (?:was )?(?:cancel|abort)", re.IGNORECASE)
+_RETRY_CANCELLED = pattern(r"\s*retry (?:was )?(?:cancel|abort)", re.IGNORECASE)
 """How all three agents word a retry wait that a person ended: "Retry cancelled"."""
 
 _PROMPTS = frozenset({"prompt", "abort_and_prompt"})

@@ -4,13 +4,13 @@ Bash: omp `details.exitCode`, Pi 1.6 `structuredContent.exit_code`, Pi 0.73 only
 N". Edits: omp puts whole texts before and after into the result's details, Pi has them only in the call's arguments.
 """
 
-import re
 from typing import Any
 
 from compass_otel.events import FileDiff, PlanEntry
+from compass_otel.patterns import pattern
 from compass_otel.sources.messages import as_int, as_text
 
-_EXIT_SENTENCE = re.compile(r"(?:^|\n)Command exited with code (\d{1,10})\s*\Z")
+_EXIT_SENTENCE = pattern(r"(?:^|\n)Command exited with code (\d{1,10})\s*\Z")
 _PATH_NAMES = ("path", "file_path", "filePath")
 _PLAN_STATUS = {"pending": "pending", "blocked": "pending", "in_progress": "in_progress", "completed": "completed"}
 """omp's words. A task that was abandoned is no longer part of the plan, so it has none."""
