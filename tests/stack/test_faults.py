@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from compass_otel.stats import Stats
     from stack.programs import Collector
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
+_ARRIVAL_LIMIT_S: Final = 150.0
+"""gRPC looks for a backend that was away ever more rarely, in the end every two minutes."""
 _CHAOS_S: Final = 25.0
 _REFUSED_RUNS: Final = 60
 _PATIENCE_S: Final = 1.5
@@ -83,7 +85,7 @@ def fill_disk(ballast: Path) -> None:
 def all_arrive(sending: Sending, backend: Receiver) -> bool:
     """Wait until every priority record is with the backend."""
     assert sending.flush()
-    return wait_until(lambda: sending.agents.seen.priority <= set(backend.keys()), 60.0)
+    return wait_until(lambda: sending.agents.seen.priority <= set(backend.keys()), _ARRIVAL_LIMIT_S)
 
 
 def fill_until_refused(collector: Collector, sending: Sending) -> None:
