@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compass_otel.encoding import decode_record
-from compass_otel.spool_file import FILE_NAME, RANK_STEP
 from faults.pipeline import Setup
 
 if TYPE_CHECKING:
@@ -112,22 +108,11 @@ def names_in(receiver: Receiver) -> Counter[str]:
 
 
 def set_aside_in(folder: Path) -> set[str]:
-    """Names of the records that a spool keeps because the backend refused them for good."""
-    return _names(folder, "id < ?")
-
-
-def waiting_in(folder: Path) -> set[str]:
-    """Names of the records that wait in a spool."""
-    return _names(folder, "id >= ?")
-
-
-def _names(folder: Path, where: str) -> set[str]:
-    path = folder / FILE_NAME
-    if not path.exists():
-        return set()
-    with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute(f"SELECT body FROM record WHERE {where}", (RANK_STEP,)).fetchall()  # noqa: S608
-    return {decode_record(body).span.name for (body,) in rows}
+    """Names of the records that the backend refused for good, as the command shows them to a person."""
+    command = [sys.executable, "-m", "compass_otel", "spool", "show", "--json", "--set-aside", str(folder)]
+    shown = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    return {json.loads(line)["span_name"] for line in shown.stdout.splitlines()}
 
 
 def deliver_rest(receiver: Receiver, folder: Path, timeout_s: float = 20.0) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _hurt(report: Report, fault: Fault, load: Load, protocols: Sequence[str], na
 
 def _judge(report: Report, fault: Fault, name: str, host: Host, receiver: Receiver, folder: Path) -> None:
     setup, result, stored = host.setup, host.result(180), names_in(receiver)
-    aside = set_aside_in(folder)
+    aside = set() if setup.plain else set_aside_in(folder)
     failures = {name for name in stored if name.startswith(("E", "warm"))}
     lost = result["failures"] - len(failures | {name for name in aside if not name.startswith("t")})
     trace_lost = result["trace"] - sum(name.startswith("t") for name in stored)
