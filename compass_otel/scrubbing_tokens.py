@@ -114,10 +114,14 @@ def _end_of_token(view: View, known_at: int, full_at: int) -> int:
         stop = view.next_join(join + 1)
         following = _REST_OF_BODY.match(joined, join, stop)
         before = joined[max(0, known_at - _BEFORE_CHARS) : known_at]
-        if following is None or not (
-            (known_at < full_at and not _WORDS.match(following[0]))
-            or known_at + len(following[0]) == full_at
-            or _continues(following[0], whole=following.end() == stop, after=before)
+        if (
+            following is None
+            or following.end() == join
+            or not (
+                (known_at < full_at and not _WORDS.match(following[0]))
+                or known_at + len(following[0]) == full_at
+                or _continues(following[0], whole=following.end() == stop, after=before)
+            )
         ):
             return known_at
         known_at = following.end()

@@ -356,3 +356,10 @@ class TestValues:
         """A scrubbed value is left alone."""
         once = scrub_value({"api_key": "abc", "t": "password=x"})
         assert scrub_value(once) == once
+
+
+def test_a_token_that_ends_with_its_line_ends() -> None:
+    """A complete token right before a line break is taken as it is, and the search goes on."""
+    key = "ghp_" + "Ab3dEf6hIj9l" * 3
+    assert scrub(f"{key}\n") == "[redacted: token]\n"
+    assert scrub(f"{key}\n\nnext {key}\n(") == "[redacted: token]\n\nnext [redacted: token]\n("
