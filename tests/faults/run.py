@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from faults import row_ends, row_forks, row_outages, row_overload, row_poison, row_soak, row_spool
+from faults import row_ends, row_forks, row_outages, row_overload, row_poison, row_power, row_soak, row_spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ ROWS: dict[str, Callable[[], Report]] = {
     "handlers": row_ends.handlers,
     "forks": row_forks.measure,
     "spool": row_spool.measure,
+    "power": row_power.measure,
     "poison": row_poison.poisons,
     "exporters": row_poison.exporters,
     "clock": row_poison.clock,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults import row_ends, row_forks, row_outages, row_overload, row_poison, row_soak, row_spool
+from faults import row_ends, row_forks, row_outages, row_overload, row_poison, row_power, row_soak, row_spool
 from faults.work_ends import ENDS
 
 if TYPE_CHECKING:
@@ -75,6 +75,13 @@ def test_forks_threads_and_an_event_loop() -> None:
 def test_disk_and_spool() -> None:
     """A disk, a folder or a file that is bad costs the host nothing and what it costs us is counted."""
     held(lambda: row_spool.measure(1500))
+
+
+def test_power_cut() -> None:
+    """With `spool_fsync=True` nothing is lost; without it the last moments may be, and the spool works all the same."""
+    if not row_power.can_cut():
+        pytest.skip("a power cut needs the right to mount an image of a disk, and mkfs.ext4")
+    held(lambda: row_power.measure(1))
 
 
 def test_poison() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -35,7 +36,8 @@ def fill(setup: Setup) -> dict[str, Any]:
     """End failures of 2 KB, then wait until they are delivered, or be killed.
 
     Options: `count`; `first` number; `file_bytes`: no file may grow beyond that, until the work is done; `uid`: become
-    this user first; `kill`: end by SIGKILL.
+    this user first; `sync_at`: after this number have the kernel write everything to the disk; `hold_s`: do nothing for
+    so long once the failures ended; `kill`: end by SIGKILL.
     """
     options = setup.options
     if "uid" in options:
@@ -50,9 +52,14 @@ def fill(setup: Setup) -> dict[str, Any]:
     sink = pipeline.sink
     assert sink is not None
     first = options.get("first", 0)
-    took_s = [_fail_large(pipeline, f"E{number}") for number in range(first, first + options["count"])]
+    took_s = []
+    for number in range(first, first + options["count"]):
+        took_s.append(_fail_large(pipeline, f"E{number}"))
+        if number == options.get("sync_at"):  # what the kernel does by itself every some seconds
+            subprocess.run(["sync", "--file-system", setup.spool or "."], check=True)
     filled = pipeline.stats()
     ready()
+    time.sleep(options.get("hold_s", 0.0))
     if options.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
