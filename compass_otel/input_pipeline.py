@@ -17,6 +17,7 @@ from compass_otel.events import SessionOpened, TextDelta, ThinkingDelta
 from compass_otel.frames import frame_json, kind_name, session_error_of, subscriber_frame
 from compass_otel.id_generator import DerivedIdGenerator
 from compass_otel.jsonout import SessionErrorObject
+from compass_otel.scrubbing import scrub
 from compass_otel.showing import RunCollector
 from compass_otel.sources import Decoded, Source
 from compass_otel.unmapped import Malformed, Unmapped
@@ -84,7 +85,7 @@ class InputPipeline:
                 continue
             bridge = self._bridge or self._begin()
             if isinstance(event, SessionOpened):
-                self._session_id = event.session_id or ""
+                self._session_id = scrub(event.session_id or "")
             if self._accounts is not None:
                 self._accounts.begin(event)
             frames = bridge.handle(event)

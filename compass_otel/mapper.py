@@ -253,7 +253,7 @@ class EventMapper:
         return frames
 
     def _begin_message(self, message: AssistantMessage) -> None:
-        self._message_id = lines.message_id("assistant", message.message_id, message.timestamp_ms)
+        self._message_id = lines.message_id("assistant", message, self._scrub)
         self._streamed_text = self._streamed_thinking = False
 
     def _message_ended(self, event: MessageEnded) -> Frames:
@@ -295,7 +295,7 @@ class EventMapper:
             if kind == "follow_up"
             else SessionInjectionKind.SESSION_INJECTION_KIND_STEER
         )
-        made.session_injection.message_id = lines.message_id("user", message.message_id, message.timestamp_ms)
+        made.session_injection.message_id = lines.message_id("user", message, self._scrub)
         made.session_injection.from_handle = "user"
         return (SessionFrame(typed_event=made),)
 
@@ -377,12 +377,12 @@ class EventMapper:
     def _tool(self, event: ToolStarted | ToolUpdated | ToolEnded) -> SessionFrame:
         made = self._event(event.at_ns)
         if isinstance(event, ToolStarted):
-            made.tool_call.tool_call_id = lines.label(event.call_id)
+            made.tool_call.tool_call_id = lines.label(event.call_id, self._scrub)
             made.tool_call.title = lines.tool_title(event, self._scrub)
             made.tool_call.status = AgentToolCallStatus.AGENT_TOOL_CALL_STATUS_IN_PROGRESS
             return SessionFrame(typed_event=made)
         update = made.tool_call_update
-        update.tool_call_id = lines.label(event.call_id)
+        update.tool_call_id = lines.label(event.call_id, self._scrub)
         update.output = lines.tool_output(event.output, self._scrub)
         update.status = lines.tool_status(event)
         if isinstance(event, ToolEnded):

@@ -8,6 +8,7 @@ from typing import assert_never
 from compass_otel._pb.compass.v1.compass_pb2 import AgentPlanEntryStatus, AgentToolCallStatus
 from compass_otel.classification import render_message
 from compass_otel.events import (
+    AssistantMessage,
     CommandEnd,
     CommandFailed,
     CompactionEnded,
@@ -20,8 +21,8 @@ from compass_otel.events import (
     ToolEnded,
     ToolStarted,
     ToolUpdated,
+    UserMessage,
 )
-from compass_otel.scrubbing import make_valid
 from compass_otel.semconv import MAX_TOOL_OUTPUT_CHARS
 
 _MAX_TITLE_CHARS = 200
@@ -37,16 +38,16 @@ _PLAN_STATUS = {
 }
 
 
-def label(text: str) -> str:
-    """Make an identifier valid and bounded; identifiers are not prose, so nothing is hidden in them."""
-    return make_valid(text)[:_MAX_LABEL_CHARS]
+def label(text: str, scrub: Callable[[str], str]) -> str:
+    """Return an identifier, bounded; whoever wrote the stream wrote it too, so it takes the same door as prose."""
+    return scrub(text)[:_MAX_LABEL_CHARS]
 
 
-def message_id(role: str, given: str | None, timestamp_ms: int | None) -> str:
+def message_id(role: str, message: AssistantMessage | UserMessage, scrub: Callable[[str], str]) -> str:
     """Return the message's own id, else one made of its role and time, else `""`."""
-    if given is not None:
-        return label(given)
-    return f"{role}-{timestamp_ms}" if timestamp_ms is not None else ""
+    if message.message_id is not None:
+        return label(message.message_id, scrub)
+    return f"{role}-{message.timestamp_ms}" if message.timestamp_ms is not None else ""
 
 
 def plan_status(status: str) -> AgentPlanEntryStatus:
@@ -69,7 +70,7 @@ def tool_title(event: ToolStarted, scrub: Callable[[str], str]) -> str:
     if isinstance(event.args, dict):
         detail = next((str(event.args[key]) for key in _TITLE_ARGUMENTS if event.args.get(key)), "")
     if not detail:
-        return label(event.name)
+        return label(event.name, scrub)
     return " ".join(scrub(f"{event.name}: {detail}").split())[:_MAX_TITLE_CHARS]
 
 

@@ -20,15 +20,20 @@ from compass_otel.priority import Rank
 from compass_otel.sdk_private import attributes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from opentelemetry.sdk.trace import ReadableSpan, Span  # noqa: TID251 - the types alone
     from opentelemetry.trace import SpanContext
+    from opentelemetry.util.types import AnyValue
 
     from compass_otel.spool_store import SpoolStore
 
 _MAX_RUNS: Final = 4096
-_LOST: Final = {semconv.OUTCOME: semconv.Outcome.INCOMPLETE.value, semconv.ERROR_TYPE: semconv.PROCESS_LOST}
+_LOST: Final[Mapping[str, AnyValue]] = {
+    semconv.OUTCOME: semconv.Outcome.INCOMPLETE.value,
+    semconv.ERROR_TYPE: semconv.PROCESS_LOST,
+    semconv.ERROR_RETRYABLE: False,
+}
 _LOST_STATUS: Final = Status(StatusCode.ERROR, "the process ended before the run did")
 
 

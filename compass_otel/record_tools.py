@@ -106,7 +106,7 @@ class ToolRecorder:
             verdict = classify(Failure(message=event.error_message))
             text = cut(recording.options.scrub(render_message(event.error_message)), semconv.MAX_ERROR_TEXT_BYTES)
             opened.set({semconv.OUTCOME: Outcome.FAILED.value})
-            mark_error(opened, str(verdict.error_type or semconv.OTHER), text)
+            mark_error(opened, str(verdict.error_type or semconv.OTHER), text, retryable=verdict.retryable)
         elif event.aborted:
             opened.set({semconv.OUTCOME: Outcome.CANCELLED.value})
         else:

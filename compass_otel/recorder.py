@@ -169,7 +169,7 @@ class SessionRecorder:
             case BlockStarted():
                 self._answers.chunk(event.at_ns)
             case SessionOpened():
-                self._recording.identity = SessionIdentity.of(event)
+                self._recording.identity = SessionIdentity.of(event, self._recording.options.scrub)
             case RunStarted():
                 self._pending_start_ns = event.at_ns
             case TurnStarted():

@@ -154,9 +154,9 @@ def end_tool(tool: OpenTool, at_ns: int, outcome: Outcome) -> None:
     tool.end(at_ns)
 
 
-def mark_error(target: OpenSpan, error_type: str, text: str) -> None:
-    """Set status ERROR and its type."""
-    target.set({semconv.ERROR_TYPE: error_type})
+def mark_error(target: OpenSpan, error_type: str, text: str, *, retryable: bool = False) -> None:
+    """Set status ERROR, its type, and whether the same again may well succeed."""
+    target.set({semconv.ERROR_TYPE: error_type, semconv.ERROR_RETRYABLE: retryable})
     target.span.set_status(Status(StatusCode.ERROR, text))
 
 

@@ -4,7 +4,7 @@ What identifies a span (operation, agent, conversation) is set at its start, bec
 because an identity set first must be there whatever comes later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from opentelemetry.context import Context
@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Tracer, set_s
 from compass_otel import semconv
 from compass_otel.events import AssistantMessage, SessionOpened, UserMessage
 from compass_otel.ids import IdPrimer, Occurrences, derive_span_id, derive_trace_id, text_digest
-from compass_otel.span_facts import Attributes
+from compass_otel.span_facts import Attributes, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,15 @@ class SessionIdentity:
     parent_session: str | None = None
 
     @classmethod
-    def of(cls, event: SessionOpened) -> "SessionIdentity":
-        """Read the identity from the event that opens a session."""
-        return cls(event.session_id, event.agent, event.agent_version, event.parent_session)
+    def of(cls, event: SessionOpened, scrub: Callable[[str], str]) -> "SessionIdentity":
+        """Read the identity from the event that opens a session; whoever wrote the stream wrote these, too."""
+
+        def clean(told: str | None) -> str | None:
+            return None if told is None else name(told, scrub)
+
+        return cls(
+            clean(event.session_id), name(event.agent, scrub), clean(event.agent_version), clean(event.parent_session)
+        )
 
     def facts(self) -> Attributes:
         """Return the attributes that stand on every span of the session. A conversation id is never invented."""

@@ -46,6 +46,7 @@ from compass_otel.events import (
 )
 from compass_otel.frames import kind_name, session_error_of, state_of
 from compass_otel.mapper import EventMapper
+from compass_otel.scrubbing import scrub
 from compass_otel.unmapped import Unmapped
 
 T = 1_790_000_000_000_000_000
@@ -165,6 +166,32 @@ def test_an_error_text_goes_through_the_door(reason: str) -> None:
     mapper = EventMapper(scrub=lambda text: text.replace("secret", "***"))
     (shown,) = (line for line in told(mapper, MessageEnded(T, failed(reason, "a secret b"))) if isinstance(line, tuple))
     assert shown[1] == "a *** b"
+
+
+def test_ids_go_through_the_same_door_as_prose() -> None:
+    """No secret and no control character reaches a frame in an id: of a message, an injection, a call, a tool."""
+    hostile = "id-1\x1b[31m\u202e\x00 sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCd"
+    answer = AssistantMessage(timestamp_ms=1, message_id=hostile)
+    mapper = EventMapper()
+    events: tuple[AgentEvent, ...] = (
+        MessageStarted(T, UserMessage(timestamp_ms=0, text="go")),
+        MessageStarted(T, answer),
+        TextDelta(T, "hi"),
+        MessageEnded(T, answer),
+        ToolStarted(at_ns=T, call_id=hostile, name=hostile, args={}),
+        ToolEnded(at_ns=T, call_id=hostile, name=hostile, output="", is_error=False),
+        MessageStarted(T, UserMessage(timestamp_ms=5, text="and", message_id=hostile)),
+    )
+    frames = [frame for event in events for frame in mapper.map(event) if isinstance(frame, SessionFrame)]
+    text, call, update, injected = (frame.typed_event for frame in frames if frame.HasField("typed_event"))
+    shown = (
+        text.assistant_text.message_id,
+        call.tool_call.tool_call_id,
+        call.tool_call.title,
+        update.tool_call_update.tool_call_id,
+        injected.session_injection.message_id,
+    )
+    assert set(shown) == {scrub(hostile)}
 
 
 def test_two_messages_without_a_start_are_told_apart_by_their_timestamps() -> None:

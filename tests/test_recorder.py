@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import StatusCode
 
-from compass_otel import RecorderOptions, SessionBridge, ToldNote
+from compass_otel import RecorderOptions, SessionBridge, ToldNote, scrub
 from compass_otel.exception_signal import ExceptionSignal
 from compass_otel.frames import session_error_of
 from compass_otel.recorder_settings import options_from_environment
@@ -47,6 +47,13 @@ def assistant(stop: str | None = "stop", *, at: int = 10, text: str = "done", **
         },
         **more,
     }
+
+
+def whole(trees: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield every span of the trees, parents first."""
+    for tree in trees:
+        yield tree
+        yield from whole(tree.get("children", []))
 
 
 def begin() -> list[dict[str, Any]]:
@@ -541,3 +548,41 @@ def test_no_run_is_a_child_where_a_root_was_asked_for() -> None:
     run = next(span for span in provider.spans if span.name == "invoke_agent pi")
     assert run.parent is None
     assert run.status.status_code is StatusCode.UNSET
+
+
+def test_every_failed_span_says_whether_the_same_again_may_help() -> None:
+    """error.type and retryable stand on failed runs, chats, tools and compactions, and on what a dead process left."""
+    records = [
+        *begin(),
+        {"type": "tool_execution_start", "toolCallId": "c1", "toolName": "bash", "args": {}},
+        {"type": "tool_execution_end", "toolCallId": "c1", "toolName": "bash", "result": {}, "isError": True},
+        *answer(**FAILED),
+        {"type": "compaction_start", "reason": "overflow"},
+        {"type": "compaction_end", "reason": "overflow", "aborted": False, "errorMessage": "503 busy"},
+        {"type": "agent_start"},
+        {"type": "message_start", "message": assistant(None, at=20)},
+        {"type": "tool_execution_start", "toolCallId": "c2", "toolName": "bash", "args": {}},
+    ]
+    failed = {
+        (span["name"], attributes["error.type"]): attributes["compass.error.retryable"]
+        for span in whole(Recorded(records, PiStream()).trees)
+        for attributes in (span["attributes"],)
+        if span["status"].startswith("ERROR")
+    }
+    assert failed == {
+        ("invoke_agent pi", "process_lost"): False,
+        ("chat model-x", "overloaded"): True,
+        ("chat model-x", "process_lost"): False,
+        ("execute_tool bash", "tool_error"): False,
+        ("execute_tool bash", "process_lost"): False,
+        ("compact", "server_error"): True,
+    }
+
+
+def test_who_speaks_goes_through_the_same_door_as_what_is_said() -> None:
+    """No secret and no control character reaches a span in the id or the parent of a session."""
+    hostile = "s-1\x1b[31m\u202e\x00 sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCd"
+    header, *rest = begin()
+    recorded = Recorded([{**header, "id": hostile, "parentSession": hostile}, *rest, *answer(), *SETTLED], PiStream())
+    attributes = recorded.trees[0]["attributes"]
+    assert attributes["gen_ai.conversation.id"] == attributes["compass.session.parent_id"] == scrub(hostile)
