@@ -10,8 +10,9 @@ Rules and sentences follow the second seed document of the project (tiers 1 to 4
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compass_otel import classification, scrubbing
 from compass_otel.advisor_causes import (
@@ -46,8 +47,7 @@ _PI_0_RETRIES: Final = 3
 """Pi 0.73's default for `retry.maxRetries`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Trailing:
+class _Trailing(Struct, frozen=True):
     """The failed message that a list ends with, but for what the person said since."""
 
     message: object

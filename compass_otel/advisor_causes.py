@@ -5,9 +5,11 @@ once it is read. Everything here is pure.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compass_otel.advisor_quote import mask_private_hosts, quote, scrubbed
 from compass_otel.classification import Failure, classify, render_message
@@ -23,8 +25,7 @@ Key = tuple[int | None, int]
 """Tells two failed messages apart: their timestamp in milliseconds, and a hash of their text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What somebody else said about a failure: a quotation, and the same without private host names; both may be ''."""
 
     quotation: str = ""
@@ -37,8 +38,7 @@ _OWN_LOG_FILE: Final = pattern(r"\s*raw-http-request=[^\n]*\Z")
 """omp names a file of its own behind the provider's text; no provider said that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """One failed request of a model.
 
     `order` is the number of the event that told it, 0 for one that only a message list tells. `failed_at_ns` is None
@@ -59,8 +59,7 @@ class Cause:
     retries: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A point in the session: everything that failed before it is settled."""
 
     order: int
@@ -73,16 +72,14 @@ class Mark:
         return cause.failed_at_ns is not None and cause.failed_at_ns <= self.at_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """Which model answers; a None says that nobody told."""
 
     provider: str | None = None
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Turns failed messages into causes; `scrub` is the door that every text passes."""
 
     scrub: Callable[[str], str]

@@ -6,8 +6,9 @@ Everything in it is bounded, and no clock and no outside state is read.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from compass_otel import events as ev
 from compass_otel.advisor_causes import Cause, Key, Mark, Model, Reader, with_retries
@@ -23,8 +24,7 @@ _MAX_NAME_CHARS: Final = 60
 _OVERFLOW_REASONS: Final = frozenset({"overflow", "incomplete"})
 
 
-@dataclass(slots=True)
-class _Compaction:
+class _Compaction(Struct):
     """A compaction that began and whose end is not known; `told` once a note has called it not completed."""
 
     started_at_ns: int

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from compass_otel.advisor_causes import UNSAID, Cause, Model, Said, model_changed, provider_changed
 from compass_otel.advisor_quote import MARK
 
@@ -61,8 +63,7 @@ class Note:
     warning: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionOutcome:
+class CompactionOutcome(Struct, frozen=True, kw_only=True):
     """How a compaction begun for overflow came out; `cause` is the overflow that it answers, if that was a failure."""
 
     completed: bool
@@ -72,8 +73,7 @@ class CompactionOutcome:
     cause: Cause | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedCommand:
+class FailedCommand(Struct, frozen=True, kw_only=True):
     """An extension command that failed; `name` is a quotation."""
 
     name: str

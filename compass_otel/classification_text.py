@@ -9,8 +9,9 @@ Pure and without state, so every name here may be used from any thread.
 import json
 import re
 import reprlib
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compass_otel.patterns import pattern
 
@@ -66,8 +67,7 @@ _INVALID_WORDS: Final = (
 """How providers, SDKs and gateways declare that the request itself is at fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """An error text, read.
 
     Attributes:

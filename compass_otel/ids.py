@@ -5,8 +5,9 @@ of nothing else let a backend recognise a span that it has already. Pure functio
 reach the SDK, whose API takes no ids.
 """
 
-import hashlib
+import functools
 from collections import Counter
+from collections.abc import Callable
 from typing import Protocol
 
 _SEPARATOR = b"\x1f"
@@ -39,7 +40,19 @@ def text_digest(*parts: str) -> str:
 
 def _digest(size_bytes: int, *parts: str) -> int:
     joined = _SEPARATOR.join(part.encode("utf-8", "replace") for part in parts)
-    return int.from_bytes(hashlib.blake2b(joined, digest_size=size_bytes).digest()) or 1
+    return int.from_bytes(_hash()(joined, size_bytes)) or 1
+
+
+@functools.cache
+def _hash() -> Callable[[bytes, int], bytes]:
+    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, which who makes no span does not need
+
+    return lambda text, size_bytes: blake2b(text, digest_size=size_bytes).digest()
+
+
+def prepare() -> None:
+    """Load the hash function now instead of at the first id; later calls cost nothing."""
+    _hash()
 
 
 class Occurrences:

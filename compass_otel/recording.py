@@ -2,8 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from msgspec import Struct, field
 from opentelemetry.trace import SpanContext
 
 from compass_otel import semconv
@@ -40,8 +41,7 @@ class RecorderOptions:
     scrub: Callable[[str], str] = scrub
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFailure:
+class SessionFailure(Struct, frozen=True):
     """A session error and the id of the event that told it."""
 
     error: SessionError
@@ -77,8 +77,7 @@ class ToldNote:
     failed_at_ns: int | None = None
 
 
-@dataclass(slots=True)
-class Recording:
+class Recording(Struct):
     """State shared by the recorders of one session; one caller at a time."""
 
     starter: SpanStarter

@@ -6,8 +6,8 @@ aborted the run (Pi 0.73, 1.6 and omp, measured): held back, it can still be tol
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from opentelemetry.trace import Span, Status, StatusCode
 
 from compass_otel import semconv
@@ -23,8 +23,7 @@ from compass_otel.span_facts import (
 )
 
 
-@dataclass(slots=True)
-class OpenSpan:
+class OpenSpan(Struct):
     """A span that was started and not ended; `start_ns` is wall time."""
 
     span: Span
@@ -47,7 +46,6 @@ class OpenSpan:
         return end_ns
 
 
-@dataclass(slots=True)
 class OpenChat(OpenSpan):
     """An open model request."""
 
@@ -55,7 +53,6 @@ class OpenChat(OpenSpan):
     first_chunk_ns: int | None = None
 
 
-@dataclass(slots=True)
 class OpenTool(OpenSpan):
     """An open tool call; `failed_at_ns` is set once it ended with an error and waits to be told apart from a cancel."""
 
@@ -63,8 +60,7 @@ class OpenTool(OpenSpan):
     failed_at_ns: int | None = None
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Sums over a run."""
 
     chats: int = 0
@@ -84,8 +80,7 @@ class Totals:
         self.cost_usd += usage.cost_usd or 0.0
 
 
-@dataclass(slots=True)
-class RunSpans:
+class RunSpans(Struct):
     """One run: its own span, what is open in it, and how its last answer went."""
 
     run: OpenSpan

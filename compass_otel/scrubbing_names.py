@@ -7,9 +7,10 @@ One question with one answer for texts (``apiKey=…``), header lines and the ke
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from compass_otel.patterns import pattern
 
@@ -42,8 +43,7 @@ class Strictness(Enum):
     """Only a value that looks random is a secret: the word has other meanings as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecretName:
+class SecretName(Struct, frozen=True):
     """What a name announces: the label of the mark, and how sure that is."""
 
     label: str

@@ -11,14 +11,14 @@ Sources: the providers' own documentation of their token formats and the prefixe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["ACCOUNT_PATTERNS", "SECRET_PATTERNS", "TOKEN_FAMILIES", "SecretPattern", "TokenFamily"]
 
 
-@dataclass(frozen=True, slots=True)
-class SecretPattern:
+class SecretPattern(Struct, frozen=True):
     """One shape to hide, by regular expression. Also what a user adds with ``Scrubber(extra_patterns=...)``.
 
     Args:
@@ -59,8 +59,7 @@ HEX: Final = r"[0-9a-f]{16}"
 SIGNED: Final = r"[A-Za-z0-9_-]+\.+eyJ"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFamily:
+class TokenFamily(Struct, frozen=True):
     """Tokens that begin with one of *prefixes* and go on with letters, digits, ``_``, ``-`` (and ``.`` between those).
 
     Args:

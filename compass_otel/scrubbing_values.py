@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from compass_otel.patterns import pattern
 from compass_otel.scrubbing_names import (
@@ -129,8 +130,7 @@ _SCHEME: Final = pattern(
 _LISTING: Final = pattern(r"""(?:[\w-]{1,64}=(?:\\{0,16}"[^"\\\n]*\\{0,16}"|[^\s,"'\\]*)(?:,[ \t]*)?)+""")
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+class _Value(Struct, frozen=True):
     """Where a value begins and what the text around says about it."""
 
     text: str

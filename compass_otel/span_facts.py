@@ -5,7 +5,8 @@ event, because a viewer lists attributes and hides events.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compass_otel import semconv
 from compass_otel.classification import Classification, Failure, classify
@@ -21,8 +22,7 @@ _FINISH_REASONS = {"toolUse": "tool_calls"}
 """Agents' words for which the conventions have another; the rest is passed on."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorFacts:
+class ErrorFacts(Struct, frozen=True):
     """A session error as it is written on a span: `kind` is `ERROR` or `ABORTED`, `text` is scrubbed and cut."""
 
     kind: str

@@ -5,19 +5,18 @@ because an identity set first must be there whatever comes later.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Tracer, set_span_in_context
 
 from compass_otel import semconv
 from compass_otel.events import AssistantMessage, SessionOpened, UserMessage
-from compass_otel.ids import IdPrimer, Occurrences, derive_span_id, derive_trace_id, text_digest
+from compass_otel.ids import IdPrimer, Occurrences, derive_span_id, derive_trace_id, prepare, text_digest
 from compass_otel.span_facts import Attributes, name
 
 
-@dataclass(frozen=True, slots=True)
-class SessionIdentity:
+class SessionIdentity(Struct, frozen=True):
     """Who is speaking: as much as the source told."""
 
     session_id: str | None = None
@@ -48,6 +47,7 @@ class SpanStarter:
     """Starts spans; with an `IdPrimer` their ids are derived, else they are the provider's."""
 
     def __init__(self, tracer: Tracer, ids: IdPrimer | None, parent_context: Context | None) -> None:
+        prepare()
         self._tracer = tracer
         self._ids = ids
         self._parent_context = parent_context

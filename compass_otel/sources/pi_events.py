@@ -6,8 +6,9 @@ record is known and carries nothing for us, or `Unmapped` if what it should carr
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from compass_otel.events import (
     AgentEvent,
@@ -69,16 +70,14 @@ _PROMPTS = frozenset({"prompt", "abort_and_prompt"})
 _INJECTIONS = frozenset({"steer", "follow_up"})
 
 
-@dataclass(slots=True)
-class _OpenTool:
+class _OpenTool(Struct):
     """A tool call that has not ended."""
 
     started_ns: int
     args: Any
 
 
-@dataclass(slots=True)
-class StreamState:
+class StreamState(Struct):
     """What a stream's later records need to know of its earlier ones."""
 
     agent: str = "pi"
