@@ -1,0 +1,73 @@
+"""What a bench gives: figures with their bars, and the table that shows them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How long a bench may take: quick sizes by default, those of the promises with `full`."""
+
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure.
+
+    Attributes:
+        name: what was measured.
+        value: how much of it.
+        bar: the most that is allowed; None where nothing is promised.
+        unit: of value and bar; empty for a ratio.
+
+    """
+
+    name: str
+    value: float
+    bar: float | None = None
+    unit: str = ""
+
+    @property
+    def missed(self) -> bool:
+        """Whether the bar was missed."""
+        return self.bar is not None and self.value > self.bar
+
+
+def table(figures: list[Figure]) -> str:
+    """Show figures for a person, one a line: name, figure, bar, verdict."""
+    width = max(len(figure.name) for figure in figures)
+    lines = [f"{'name':{width}}  {'figure':>12}  {'bar':>10}  verdict"]
+    for figure in figures:
+        shown = f"{figure.value:.3g}" if figure.value < 100 else f"{figure.value:.0f}"
+        bar = "-" if figure.bar is None else f"{figure.bar:g} {figure.unit}".strip()
+        verdict = "" if figure.bar is None else "MISSED" if figure.missed else "met"
+        lines.append(f"{figure.name:{width}}  {f'{shown} {figure.unit}'.strip():>12}  {bar:>10}  {verdict}")
+    return "\n".join(lines)
+
+
+def load() -> str:
+    """Say how busy the machine is, since every figure depends on it."""
+    one, five, _ = os.getloadavg()
+    return f"load {one:.1f} (1 min), {five:.1f} (5 min) on {os.cpu_count()} cores"
+
+
+def run_alone(description: str | None, measure: Callable[[Scale], list[Figure]]) -> int:
+    """Run one bench as a program: print its table, or one JSON object for each figure; status 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the sizes of the promises, which take minutes")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each figure")
+    options = parser.parse_args()
+    figures = measure(Scale(full=options.full))
+    if options.json:
+        for figure in figures:
+            print(json.dumps({"name": figure.name, "value": figure.value, "bar": figure.bar, "unit": figure.unit}))
+    else:
+        print(table(figures))
+        print(load())
+    return int(any(figure.missed for figure in figures))
