@@ -311,7 +311,7 @@ class TestValues:
 
     def test_keys_tell(self) -> None:
         """What stands under a secret key is hidden whole; counts, nothing and other keys are not."""
-        value = {
+        value: dict[str, object] = {
             "api_key": "abc",
             "usage": {"max_tokens": 5, "token": 3, "tokens": [1, 2.5]},
             "password": None,
