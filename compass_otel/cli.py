@@ -95,6 +95,13 @@ COMMANDS: Final = {
 }
 
 
+def _open_missing_streams() -> None:
+    """Let a standard stream that the caller closed (`<&-`) be one that is empty and keeps nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # for as long as we live
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line *argv*, without the program's name; None takes that of the process.
 
@@ -104,6 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # gRPC writes handshakes that failed to standard error, on its own; the command says it in one line that helps.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    _open_missing_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     parsed = _parser(arguments).parse_args(arguments)
     try:

@@ -40,8 +40,8 @@ class RunPage(Protocol):
 class CommandOutput:
     """Everything that a command writes. Not thread-safe; blocks as its streams do.
 
-    A standard output that was closed at its other end sets `gone` and swallows the rest. Other trouble with writing
-    raises OSError.
+    A standard output that was closed at its other end, or that takes no more, sets `gone` and swallows the rest; all
+    but the former is complained of. Trouble with the page raises OSError.
     """
 
     def __init__(self, show: ShowOptions, *, tee: bool = False, page: RunPage | None = None) -> None:
@@ -82,19 +82,19 @@ class CommandOutput:
     def write_frame(self, line: str) -> None:
         """Write one frame, a line of JSON."""
         if self._frames is not None and not self.gone:
-            with self._closed_pipe_ends_it():
+            with self._writing_frames():
                 self._frames.write(line + "\n")
 
     def flush(self) -> None:
         """Let readers of the frames see what there is."""
         if self._frames is not None and not self.gone:
-            with self._closed_pipe_ends_it():
+            with self._writing_frames():
                 self._frames.flush()
 
     def pass_through(self, chunk: bytes) -> None:
         """Write what `--tee` passes through."""
         if self._tee and not self.gone:
-            with self._closed_pipe_ends_it():
+            with self._writing():
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
 
@@ -123,7 +123,7 @@ class CommandOutput:
         for run in finished:
             self.tally.outcomes[run.outcome] += 1
         if not self.gone:
-            with self._closed_pipe_ends_it():
+            with self._writing():
                 self._drawn += tree.grow(finished)
 
     def _draw(self, run: CollectedRun) -> None:
@@ -137,7 +137,7 @@ class CommandOutput:
             lines.insert(bool(self._drawn), [(harmless(one_line(self._title), canvas.encoding), "dim")])
             self._title = None
         self._drawn += 1
-        with self._closed_pipe_ends_it():
+        with self._writing():
             self.screen.show(lines)
 
     def note_useless(self, useless: Sequence[Malformed | Unmapped]) -> None:
@@ -156,7 +156,7 @@ class CommandOutput:
             if self.gone:
                 writer.discard()
                 return
-            with self._closed_pipe_ends_it():
+            with self._writing():
                 writer.finish(records, sys.stdout.buffer)
 
     def skip_input(self) -> None:
@@ -179,28 +179,46 @@ class CommandOutput:
     def finish_page(self) -> None:
         """Write the page, if there is one. Raises OSError."""
         if self._page is not None:
-            with self._closed_pipe_ends_it():
+            try:
                 self._page.finish(self.tally.lines())
+            except BrokenPipeError as error:
+                self._end_stdout(error)
 
     def close(self) -> None:
         """Write the summary and close the frames' file."""
+        if self._frames is not None and self._frames is not sys.stdout:
+            with self._writing_frames():
+                self._frames.close()
         screen = self.screen or self.notes
         if not (self.gone and screen is self.screen):
             width = screen.canvas.columns
             lines: list[Line] = [row for line in self.tally.lines() for row in wrap([(line, "dim")], width)]
-            with self._closed_pipe_ends_it():
+            with self._writing():
                 screen.show([[], *lines] if self._drawn else lines)
-        if self._frames is not None and self._frames is not sys.stdout:
-            self._frames.close()
 
     @contextlib.contextmanager
-    def _closed_pipe_ends_it(self) -> Iterator[None]:
-        """Note a standard output that nobody reads any more."""
+    def _writing(self) -> Iterator[None]:
+        """Note a standard output that nobody reads any more, or that takes no more."""
         try:
             yield
         except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.ESHUTDOWN):
-                raise
-            self.gone = True
-            # Python flushes standard output once more at exit, and would complain there.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self._end_stdout(error)
+
+    @contextlib.contextmanager
+    def _writing_frames(self) -> Iterator[None]:
+        """Go on without frames when their file takes no more; standard output is not concerned."""
+        try:
+            yield
+        except OSError as error:
+            if self._frames is sys.stdout:
+                self._end_stdout(error)
+            else:
+                self._frames = None
+                self.complain(f"{self.show.frames}: cannot be written: {error.strerror}")
+
+    def _end_stdout(self, error: OSError) -> None:
+        self.gone = True
+        # Python flushes standard output once more at exit, and would complain there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno not in (errno.EPIPE, errno.ESHUTDOWN):
+            self.complain(f"standard output: cannot be written: {error.strerror}")

@@ -302,6 +302,38 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
     assert done.stdout.count(b"\n") == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", [f"replay {FAILED}", f"replay --json {FAILED}", f"ingest --tee < {FAILED}"])
+def test_a_full_disk_is_said_in_one_line(command: str) -> None:
+    """Standard output that takes no more is named as what failed, once, without a traceback; the status is 1."""
+    done = _in_a_shell(f"{command} > /dev/full")
+    assert done.returncode == 1
+    assert done.stderr.count("No space left on device") == 1
+    assert "compass-otel: standard output: cannot be written: No space left on device\n" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_frames_that_cannot_be_written_cost_the_frames_alone() -> None:
+    """The tree is shown when the frames' file takes no more; the status is 1."""
+    done = compass("replay", "--frames", "/dev/full", FAILED)
+    assert done.returncode == 1
+    assert done.stderr == "compass-otel: /dev/full: cannot be written: No space left on device\n"
+    assert "FAILED" in done.stdout
+
+
+@pytest.mark.parametrize(("command", "status"), [("ingest", 0), ("replay -", 0), ("advise", 1)])
+def test_closed_standard_input_is_an_empty_one(command: str, status: int) -> None:
+    """`<&-` is no traceback."""
+    done = _in_a_shell(f"{command} <&-")
+    assert (done.returncode, done.stderr.count("Traceback")) == (status, 0)
+
+
+def _in_a_shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", f"{' '.join(COMMAND)} {command}"], capture_output=True, timeout=LIMIT_S, check=False, text=True
+    )
+
+
 def test_hostile_text_is_harmless_on_a_terminal(tmp_path: Path) -> None:
     """Escapes, markup and bidi marks in a message or a name never reach the terminal as such."""
     record = json.loads(FAILED.read_bytes().splitlines()[7])
