@@ -108,6 +108,7 @@ class PriorityLane:
         self.store.adopt()
         if self.store.needs_repair:
             self.store.keep_house()
+            self.store.adopt()
         self._tidied_at = self._clock()
         if self._ledger.number(Place.SPOOLED):
             self.worker.wake()
@@ -273,6 +274,7 @@ class PriorityLane:
                 if self.store is not None:
                     self.store.tidy()
         if self.store is not None:
+            self.store.finish_late()
             self.store.tidy()
             if self.store.needs_stock:
                 self.store.take_stock()
@@ -321,13 +323,14 @@ class PriorityLane:
             return bool(entries)
         try:
             spooled = self._deliver(leased)
-            acknowledged = not spooled.delivered or self.store.acknowledge(spooled.delivered)
+            if spooled.delivered:
+                self.store.acknowledge(spooled.delivered)
             for refusal in spooled.refused:
-                acknowledged &= self.store.set_aside(refusal.item, refusal.loss, refusal.reason)
+                self.store.set_aside(refusal.item, refusal.loss, refusal.reason)
         finally:
             self.store.release()
         self._release_waiters([record for record in leased if record.mine])
-        return spooled.retry is None and acknowledged
+        return spooled.retry is None
 
     def _land(self) -> list[Entry]:
         """Take the batch that is being sent out of memory, if nobody else has."""

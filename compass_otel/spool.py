@@ -35,48 +35,30 @@ from compass_otel.spool_file import (
 )
 from compass_otel.spool_handles import SpoolHandles
 from compass_otel.spool_owner import Owner
+from compass_otel.spool_rescue import rescue
+from compass_otel.spool_sql import (
+    ACKNOWLEDGE,
+    BEFORE,
+    COUNT,
+    FORGET_NOTE,
+    HOLDS,
+    LEASE,
+    LOST,
+    NOTE,
+    PUT,
+    RANKS,
+    READ_ALL,
+    READ_NOTES,
+    SET_ASIDE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 DEFAULT_MAX_BYTES: Final = 256 << 20
-RANKS: Final = (1, 2, 3)
-"""Ranks a record may have; at the bound a higher one wins over a lower one."""
 
 _CHECKPOINT_BYTES: Final = 4 << 20
-
-_PUT: Final = "INSERT INTO put(estate, seq, rank, at_ns, run, body, bound) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_NOTE: Final = "INSERT OR REPLACE INTO open_run(estate, run, rank, at_ns, body) VALUES (?, ?, ?, ?, ?)"
-_FORGET_NOTE: Final = "DELETE FROM open_run WHERE estate = ? AND run = ?"
-# Rank by rank, so that each part is one walk along an index; S608: only constants are put in.
-_RANKED: Final = " UNION ALL ".join(
-    "SELECT * FROM (SELECT id, length(body) AS size FROM record"  # noqa: S608
-    f" WHERE estate = ?1 AND id >= {rank * RANK_STEP} AND id < {(rank + 1) * RANK_STEP} ORDER BY id LIMIT ?2)"
-    for rank in reversed(RANKS)
-)
-# All records as one value: Python gives its lock away at every row that it fetches, and under load each time waits for
-# its turn again. So the walk is made in one step, and what it finds is one text: id, number, hex body, id, ...
-_LEASE: Final = (
-    "SELECT group_concat(id || ' ' || seq || ' ' || hex(body), ' ') FROM"  # noqa: S608
-    " (SELECT id AS chosen FROM (SELECT id, size, SUM(size) OVER (ROWS UNBOUNDED PRECEDING) AS upto"
-    f" FROM (SELECT * FROM ({_RANKED}) LIMIT ?2)) WHERE upto <= ?3 OR upto = size) CROSS JOIN record ON id = chosen"
-)
-_BEFORE: Final = " UNION ALL ".join(
-    "SELECT * FROM (SELECT 1 FROM record"  # noqa: S608
-    f" WHERE estate = ?1 AND id >= {rank * RANK_STEP} AND id < {rank * RANK_STEP} + ?2 LIMIT 1)"
-    for rank in RANKS
-)
-_COUNT: Final = f"SELECT count(*) FROM record WHERE estate = ? AND id >= {RANK_STEP}"  # noqa: S608
-_LOST: Final = "SELECT coalesce(sum(records), 0) FROM loss WHERE estate = ?"
-_HOLDS: Final = "SELECT 1 FROM record WHERE estate = ? AND seq = ?"
-_ACKNOWLEDGE: Final = {
-    size: f"DELETE FROM record WHERE id IN ({', '.join('?' * size)})"  # noqa: S608
-    for size in (512, 64, 8, 1)
-}
-_SET_ASIDE: Final = f"UPDATE record SET id = id % {RANK_STEP}, reason = ? WHERE id = ?"  # noqa: S608
-_READ_ALL: Final = f"SELECT id / {RANK_STEP}, seq, at_ns, body FROM record WHERE estate = ? AND id >= {RANK_STEP}"  # noqa: S608
-_READ_NOTES: Final = "SELECT run, rank, at_ns, body FROM open_run WHERE estate = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +71,28 @@ class Leased:
     body: bytes
     mine: bool
     """This owner appended it; otherwise it was taken over."""
+    estate: int = 0
+    """The set of records that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was taken over from dead owners, or out of a damaged file."""
+    """What was taken over from dead owners."""
 
     records: int = 0
     """Records, lost runs included, and those that were given up at the bound: `take_stock` tells of these."""
     runs: int = 0
     """Of these, runs that were open when their process died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What could still be read of a file that had to be left."""
+
+    kept: int = 0
+    """Records of this owner."""
+    rescued: int = 0
+    """Records of dead owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +124,16 @@ class Spool:
         self._max_bytes = max_bytes
         self._handles = SpoolHandles(folder, fsync=fsync)
         self._logged_bytes = 0
+        self._starts: dict[tuple[int, int], int] = {}
         self._appender = GroupAppender(self._handles.append_lock, self._handles.appender)
         self.before_fork = self._handles.before_fork
         self.after_fork_in_parent = self._handles.after_fork_in_parent
-        self.after_fork_in_child = self._handles.after_fork_in_child
         self.close = self._handles.close
+
+    def after_fork_in_child(self) -> None:
+        """Become another owner; the parent's records stay the parent's."""
+        self._starts = {}
+        self._handles.after_fork_in_child()
 
     # --- what application threads call ---
 
@@ -159,17 +158,17 @@ class Spool:
     def holds(self, seq: int) -> bool:
         """Whether this owner's record with that number is there: for whoever was interrupted while it appended."""
         with self._handles.appending() as connection:
-            return connection.execute(_HOLDS, (self._handles.estate, seq)).fetchone() is not None
+            return connection.execute(HOLDS, (self._handles.estate, seq)).fetchone() is not None
 
     def note(self, run: bytes, body: bytes, rank: int = RANKS[-1]) -> None:
         """Keep what is to be said of an open run if this process dies; replaces an earlier note of the same run."""
         with self._handles.appending() as connection:
-            connection.execute(_NOTE, (self._handles.estate, run, rank, time.time_ns(), body))
+            connection.execute(NOTE, (self._handles.estate, run, rank, time.time_ns(), body))
 
     def forget_note(self, run: bytes) -> None:
         """Drop the note of a run that ended without a record of its own in this file."""
         with self._handles.appending() as connection:
-            connection.execute(_FORGET_NOTE, (self._handles.estate, run))
+            connection.execute(FORGET_NOTE, (self._handles.estate, run))
 
     # --- what the worker calls ---
 
@@ -190,19 +189,19 @@ class Spool:
             until `release`, and come again until they are acknowledged or set aside.
 
         """
-        if not self._handles.start().sending.acquire():
+        if not self._handles.take_lease():
             return []
         leased: list[Leased] = []
         for estate in self._handles.estates:
             room = max_bytes - sum(len(record.body) for record in leased)
             if len(leased) >= limit or room <= 0:
                 break
-            arguments = (estate, limit - len(leased), room)
-            found = self._handles.run(partial(_find, arguments=arguments))
+            starts = [self._starts.get((estate, rank), rank * RANK_STEP) for rank in reversed(RANKS)]
+            found = self._handles.run(partial(_find, arguments=(estate, limit - len(leased), room, *starts)))
             words = iter(found.split(" ") if found else ())
             mine = estate == self._handles.estate
             leased += [
-                Leased(int(id_), int(seq), bytes.fromhex(body), mine)
+                Leased(int(id_), int(seq), bytes.fromhex(body), mine, estate)
                 for id_, seq, body in zip(words, words, words, strict=True)
             ]
         if not leased:
@@ -223,10 +222,23 @@ class Spool:
         """
         gone = start = 0
         while start < len(ids):
-            size = next(size for size in _ACKNOWLEDGE if size <= len(ids) - start)
+            size = next(size for size in ACKNOWLEDGE if size <= len(ids) - start)
             gone += self._handles.run(partial(_delete, ids=ids[start : start + size]))
             start += size
         return gone
+
+    def pass_over(self, records: Sequence[Leased]) -> None:
+        """Lease records of this kind only from behind these: they are done with, and can't be deleted now.
+
+        A full disk lets records be read and not be deleted; without this they would go out again and again.
+        """
+        for record in records:
+            place = (record.estate, record.id // RANK_STEP)
+            self._starts[place] = max(self._starts.get(place, 0), record.id + 1)
+
+    def pass_over_nothing(self) -> None:
+        """Lease from the start again."""
+        self._starts.clear()
 
     def set_aside(self, ids: Sequence[int], reason: str) -> int:
         """Keep records that the backend refused for good where a person can look at them; they are not sent again.
@@ -236,7 +248,7 @@ class Spool:
 
         """
         with self._handles.working() as connection, transaction(connection):
-            return connection.executemany(_SET_ASIDE, [(reason, id_) for id_ in ids]).rowcount
+            return connection.executemany(SET_ASIDE, [(reason, id_) for id_ in ids]).rowcount
 
     def adopt(self) -> Found:
         """Take over what dead owners left: their records, and their open runs as the records that their notes hold."""
@@ -262,13 +274,13 @@ class Spool:
         kept: list[int] = []
         with transaction(connection):
             for (estate,) in connection.execute("SELECT id FROM estate WHERE keeper = ?", (dead,)).fetchall():
-                notes = connection.execute(_READ_NOTES, (estate,)).fetchall()
+                notes = connection.execute(READ_NOTES, (estate,)).fetchall()
                 for run, rank, at_ns, body in notes:
-                    connection.execute(_PUT, (estate, None, rank, at_ns, run, body, self._max_bytes))
+                    connection.execute(PUT, (estate, None, rank, at_ns, run, body, self._max_bytes))
                 runs += len(notes)
                 # What was given up and not yet counted by its owner is taken over too, so that somebody counts it.
-                found = connection.execute(_COUNT, (estate,)).fetchone()[0]
-                found += connection.execute(_LOST, (estate,)).fetchone()[0]
+                found = connection.execute(COUNT, (estate,)).fetchone()[0]
+                found += connection.execute(LOST, (estate,)).fetchone()[0]
                 records += found
                 if found:
                     connection.execute("UPDATE estate SET keeper = ? WHERE id = ?", (heir, estate))
@@ -289,7 +301,7 @@ class Spool:
                     losses[reason] = losses.get(reason, 0) + number
                 if rows:
                     connection.execute("DELETE FROM loss WHERE estate = ?", (estate,))
-                records += connection.execute(_COUNT, (estate,)).fetchone()[0]
+                records += connection.execute(COUNT, (estate,)).fetchone()[0]
             return Stock(records, losses)
 
     def position(self) -> int:
@@ -300,7 +312,7 @@ class Spool:
     def is_clear(self, position: int) -> bool:
         """Whether nothing that this owner itself appended before `position` is waiting any more."""
         with self._handles.working() as connection:
-            return connection.execute(_BEFORE, (self._handles.estate, position)).fetchone() is None
+            return connection.execute(BEFORE, (self._handles.estate, position)).fetchone() is None
 
     def tidy(self) -> None:
         """Move the log into the database when it has grown: waits for the disk, blocks no appender."""
@@ -316,36 +328,33 @@ class Spool:
         identity = self._handles.identity
         return identity is not None and identity_of(self._handles.path) != identity
 
-    def repair(self) -> Found:
-        """Leave an unreadable, replaced or removed file and go on in a new one, with what can still be read of ours.
-
-        Returns:
-            What this owner has in the new file.
-
-        """
+    def repair(self) -> Repaired:
+        """Leave an unreadable, replaced or removed file and go on in a new one, with what can still be read."""
         handles = self._handles
         with handles.exclusive() as connection:
-            records = _readable(connection, _READ_ALL, handles.estates)
-            notes = _readable(connection, _READ_NOTES, handles.estates)
+            records = _readable(connection, READ_ALL, handles.estates)
+            notes = _readable(connection, READ_NOTES, handles.estates)
+            known = handles.estates if connection is not None else []
             identity, replaced = handles.identity, self.was_replaced()
             handles.leave_file()
-            if not replaced:
-                set_aside(self.folder, identity or identity_of(handles.path))
+            self._starts.clear()
+            aside = None if replaced else set_aside(self.folder, identity or identity_of(handles.path))
+            rescued = rescue(self.folder, aside, known) if aside is not None else []
             with handles.working() as fresh, transaction(fresh):
-                for rank, seq, at_ns, body in records:
-                    fresh.execute(_PUT, (handles.estate, seq, rank, at_ns, None, body, self._max_bytes))
+                for rank, seq, at_ns, body in (*records, *((rank, None, at, body) for rank, at, body in rescued)):
+                    fresh.execute(PUT, (handles.estate, seq, rank, at_ns, None, body, self._max_bytes))
                 for run, rank, at_ns, body in notes:
-                    fresh.execute(_NOTE, (handles.estate, run, rank, at_ns, body))
-        return Found(len(records), 0)
+                    fresh.execute(NOTE, (handles.estate, run, rank, at_ns, body))
+        return Repaired(len(records), len(rescued))
 
 
-def _find(connection: sqlite3.Connection, arguments: tuple[int, int, int]) -> str | None:
-    (found,) = connection.execute(_LEASE, arguments).fetchone()
+def _find(connection: sqlite3.Connection, arguments: tuple[int, ...]) -> str | None:
+    (found,) = connection.execute(LEASE, arguments).fetchone()
     return found if isinstance(found, str) else None
 
 
 def _delete(connection: sqlite3.Connection, ids: Sequence[int]) -> int:
-    return connection.execute(_ACKNOWLEDGE[len(ids)], ids).rowcount
+    return connection.execute(ACKNOWLEDGE[len(ids)], ids).rowcount
 
 
 def _readable(connection: sqlite3.Connection | None, query: str, estates: Sequence[int]) -> list[tuple[Any, ...]]:

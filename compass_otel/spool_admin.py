@@ -19,7 +19,7 @@ from compass_otel.sending_threads import sending
 from compass_otel.splitting import Outcome, send_isolating
 from compass_otel.spool import Spool, transaction
 from compass_otel.spool_file import FILE_NAME, RANK_STEP, SpoolError, open_database, spool_error, unreadable_files
-from compass_otel.spool_owner import Owner
+from compass_otel.spool_owner import Owner, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,7 +116,7 @@ def status(folder: Path) -> SpoolStatus:
         counts = {ranks.get(rank, "unknown"): number for rank, number in rows}
         aside = counts.pop("set_aside", 0)
         keepers = [name for (name,) in connection.execute("SELECT DISTINCT keeper FROM estate")]
-        living = sum(_is_alive(folder, name) for name in keepers)
+        living = sum(is_alive(folder, name) for name in keepers)
         size, bound = connection.execute("SELECT bytes, bound FROM total").fetchone()
         return SpoolStatus(
             exists=True,
@@ -277,21 +277,10 @@ def _connection(folder: Path) -> Iterator[sqlite3.Connection | None]:
     connection = open_database(path, fsync=False, busy_timeout_s=_WAIT_S)
     try:
         yield connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise spool_error(error) from error
     finally:
         connection.close()
-
-
-def _is_alive(folder: Path, keeper: str) -> bool:
-    owner = Owner(folder, keeper)
-    try:
-        if not owner.alive.acquire(create=False):
-            return (folder / "owners" / f"{keeper}.alive").exists()
-    except OSError as error:
-        raise spool_error(error) from error
-    owner.alive.release()
-    return False
 
 
 def _shown(body: bytes, shown: ShownRecord) -> ShownRecord:

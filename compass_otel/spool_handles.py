@@ -156,7 +156,30 @@ class SpoolHandles:
             self.append_lock.release()
 
     def start(self) -> Owner:
-        """Become an owner, if this is not one yet: folder, file, sign of life, a set of records."""
+        """Become an owner, if this is not one yet: folder, file, sign of life, a set of records.
+
+        Raises:
+            SpoolError: It can't be done.
+
+        """
+        try:
+            return self._start()
+        except (sqlite3.Error, OSError) as error:
+            raise spool_error(error) from error
+
+    def take_lease(self) -> bool:
+        """Take the right to send this owner's records; False if somebody else has it.
+
+        Raises:
+            SpoolError: It can't be found out.
+
+        """
+        try:
+            return self._start().sending.acquire()
+        except (sqlite3.Error, OSError) as error:
+            raise spool_error(error) from error
+
+    def _start(self) -> Owner:
         if self._barred is not None:
             raise SpoolError(self._barred, "this process was forked while its parent was writing")
         with self._start_lock:

@@ -125,6 +125,15 @@ class Owner:
         self.alive.abandon()
 
 
+def is_alive(folder: Path, name: str) -> bool:
+    """Tell whether an owner lives, without disturbing it."""
+    owner = Owner(folder, name)
+    if owner.alive.acquire(create=False):
+        owner.alive.release()
+        return False
+    return (folder / "owners" / f"{name}.alive").exists()
+
+
 def _lock(fd: int) -> bool:
     """Lock without waiting."""
     try:

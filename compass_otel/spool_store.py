@@ -5,6 +5,8 @@ A spool that can't work is left alone for a growing while; the lane keeps its re
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from compass_otel.notices import Notice, Notices
@@ -43,22 +45,24 @@ class SpoolStore:
 
     def reset(self) -> None:
         """Begin anew, in a forked child."""
-        self._pause_s = 0.0
-        self._paused_until = 0.0
+        # A full disk takes no record and still gives those it has: the two are tried apart.
+        self._appends = _Pause(self._clock)
+        self._work = _Pause(self._clock)
         self._unreadable = False
-        self._to_delete: list[int] = []
+        self._undeleted: list[Leased] = []
+        self._unmoved: list[tuple[Leased, str]] = []
         self.needs_stock = False
         """Records were given up, or may have been delivered by another process: `take_stock` would find out."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is worth trying now."""
-        return self._clock() >= self._paused_until and not self._unreadable
+        """Whether it is worth trying to append now."""
+        return not self._unreadable and self._appends.is_over()
 
     @property
     def needs_repair(self) -> bool:
         """Whether the file was found damaged and it is worth trying to begin a new one now."""
-        return self._unreadable and self._clock() >= self._paused_until
+        return self._unreadable and self._work.is_over()
 
     def append(self, entry: Entry) -> bool:
         """Keep a record; returns whether the spool has it now, which is for the caller to enter in the ledger."""
@@ -68,9 +72,9 @@ class SpoolStore:
             evicted = self.spool.append(entry.body, entry.rank, entry.seq, entry.run)
         except SpoolError as error:
             if error.fault is not SpoolFault.TOO_LARGE:
-                self._failed(error)
+                self._failed(error, self._appends)
             return False
-        self._pause_s = 0.0
+        self._appends.end()
         if evicted:
             self.needs_stock = True
         return True
@@ -81,7 +85,7 @@ class SpoolStore:
             if self.spool.holds(entry.seq):
                 return True
         except SpoolError as error:
-            self._failed(error)
+            self._failed(error, self._appends)
             return False
         return self.append(entry)
 
@@ -92,7 +96,7 @@ class SpoolStore:
         try:
             self.spool.note(run, body, rank)
         except SpoolError as error:
-            self._failed(error)
+            self._failed(error, self._appends)
             return False
         return True
 
@@ -102,14 +106,12 @@ class SpoolStore:
             try:
                 self.spool.forget_note(run)
             except SpoolError as error:
-                self._failed(error)
+                self._failed(error, self._appends)
 
     def lease(self, limit: int, max_bytes: int) -> list[Leased]:
-        """Take records to send; none when the spool can't, nor before it took the deletion of what was delivered."""
-        if self._to_delete and not self._delete():
-            return []
+        """Take records to send; none when the spool can't."""
         leased = self._try(lambda: self.spool.lease(limit, max_bytes)) or []
-        if not leased and self.is_usable and self._ledger.number(Place.SPOOLED):
+        if not leased and self._ledger.number(Place.SPOOLED):
             self.needs_stock = True
         return leased
 
@@ -117,26 +119,40 @@ class SpoolStore:
         """Give the lease back."""
         self.spool.release()
 
-    def acknowledge(self, records: Sequence[Leased]) -> bool:
-        """Delete delivered records; returns whether they are gone. If not, that is tried again; they stay here."""
-        self._to_delete += [record.id for record in records]
-        return self._delete()
-
-    def _delete(self) -> bool:
-        gone = self._try(lambda: self.spool.acknowledge(self._to_delete))
+    def acknowledge(self, records: Sequence[Leased]) -> None:
+        """Delete delivered records, now or, when the spool can't, later; they do not go out again meanwhile."""
+        gone = self._try(lambda: self.spool.acknowledge([record.id for record in records]))
         if gone is None:
-            return False
+            self.spool.pass_over(records)
+            self._undeleted += records
+            gone = len(records)
         self._ledger.move(Place.SPOOLED, Place.DELIVERED, gone)
-        self.needs_stock |= gone < len(self._to_delete)
-        self._to_delete = []
-        return True
+        self.needs_stock |= gone < len(records)
 
-    def set_aside(self, record: Leased, loss: Loss, reason: str) -> bool:
-        """Keep a refused record to be looked at; returns whether it is out of the way."""
-        moved = self._try(lambda: self.spool.set_aside([record.id], f"{loss}: {reason}"))
-        if moved:
-            self._ledger.move(Place.SPOOLED, Place.REJECTED, 1, loss)
-        return moved is not None
+    def set_aside(self, record: Leased, loss: Loss, reason: str) -> None:
+        """Keep a refused record to be looked at, now or later."""
+        text = f"{loss}: {reason}"
+        moved = self._try(lambda: self.spool.set_aside([record.id], text))
+        if moved is None:
+            self.spool.pass_over([record])
+            self._unmoved.append((record, text))
+            moved = 1
+        self._ledger.move(Place.SPOOLED, Place.REJECTED, moved, loss)
+
+    def finish_late(self) -> None:
+        """Do what could not be done when it was due."""
+        if not self._undeleted and not self._unmoved:
+            return
+        if self._undeleted:
+            if self._try(lambda: self.spool.acknowledge([record.id for record in self._undeleted])) is None:
+                return
+            self._undeleted.clear()
+        while self._unmoved:
+            record, text = self._unmoved[-1]
+            if self._try(partial(self.spool.set_aside, [record.id], text)) is None:
+                return
+            self._unmoved.pop()
+        self.spool.pass_over_nothing()
 
     def adopt(self) -> Found | None:
         """Take over from dead owners."""
@@ -162,7 +178,8 @@ class SpoolStore:
                 self._notices.add(Notice.SPOOL_FULL, "the spool is full: priority records were given up", records)
             else:  # `spool flush` sent them for us
                 self._ledger.move(Place.SPOOLED, Place.REJECTED, records, reason)
-        missing = expected - sum(stock.losses.values()) - stock.records
+        late = len(self._undeleted) + len(self._unmoved)
+        missing = expected - sum(stock.losses.values()) - (stock.records - late)
         if missing > 0:
             self._ledger.move(Place.SPOOLED, Place.DELIVERED, missing)
 
@@ -174,6 +191,8 @@ class SpoolStore:
         """Whether everything of ours from before the position is gone; without an answer only if nothing is spooled."""
         if not self._ledger.number(Place.SPOOLED):
             return True
+        if self._undeleted or self._unmoved:
+            return False
         return position is not None and bool(self._try(lambda: self.spool.is_clear(position)))
 
     def keep_house(self) -> None:
@@ -192,41 +211,61 @@ class SpoolStore:
         self.spool.close()
 
     def _repair(self) -> None:
-        if self._clock() < self._paused_until:
+        if not self._work.is_over():
             return
         expected = self._ledger.number(Place.SPOOLED)
         text = f"the spool in {self.spool.folder} can't be read; it was set aside and a new one begun"
         self._notices.add(Notice.SPOOL_UNREADABLE, text)
         try:
-            saved = self.spool.repair().records
+            saved = self.spool.repair()
         except SpoolError as error:
-            self._pause(error)
+            self._work.prolong(error.fault)
             return
         self._unreadable = False
-        self._to_delete = []  # those numbers mean other records in the new file
-        self._ledger.move(Place.SPOOLED, Place.FAILED, max(expected - saved, 0), Loss.SPOOL_UNREADABLE)
+        self._appends.end()
+        self._undeleted.clear()
+        self._unmoved.clear()
+        self._ledger.move(Place.RECOVERED, Place.SPOOLED, saved.rescued)
+        self._ledger.move(Place.SPOOLED, Place.FAILED, max(expected - saved.kept, 0), Loss.SPOOL_UNREADABLE)
 
     def _try(self, action: Callable[[], _Answer]) -> _Answer | None:
-        """Do something; None if the spool can't."""
-        if not self.is_usable:
+        """Do something of the worker's; None if the spool can't."""
+        if self._unreadable or not self._work.is_over():
             return None
         try:
             answer = action()
         except SpoolError as error:
-            self._failed(error)
+            self._failed(error, self._work)
             return None
-        self._pause_s = 0.0
+        self._work.end()
         return answer
 
-    def _failed(self, error: SpoolError) -> None:
+    def _failed(self, error: SpoolError, pause: _Pause) -> None:
         if error.fault is SpoolFault.UNREADABLE:
             self._unreadable = True
         elif error.fault is not SpoolFault.BUSY:
-            self._pause(error)
+            pause.prolong(error.fault)
         self._notices.add(Notice.SPOOL_UNAVAILABLE, f"the spool in {self.spool.folder} can't work now: {error}")
 
-    def _pause(self, error: SpoolError) -> None:
-        if error.fault is SpoolFault.INHERITED:
-            self._pause_s = float("inf")
-        self._pause_s = min(max(self._pause_s * 2, _FIRST_PAUSE_S), max(_LONGEST_PAUSE_S, self._pause_s))
-        self._paused_until = self._clock() + self._pause_s
+
+class _Pause:
+    """A growing while in which something that failed is not tried."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._length_s = 0.0
+        self._until = 0.0
+
+    def is_over(self) -> bool:
+        """Whether it is worth trying now."""
+        return self._clock() >= self._until
+
+    def prolong(self, fault: SpoolFault) -> None:
+        """Note that it failed."""
+        longest = math.inf if fault is SpoolFault.INHERITED else _LONGEST_PAUSE_S
+        self._length_s = longest if longest == math.inf else min(max(self._length_s * 2, _FIRST_PAUSE_S), longest)
+        self._until = self._clock() + self._length_s
+
+    def end(self) -> None:
+        """Note that it worked."""
+        self._length_s = 0.0

@@ -405,13 +405,41 @@ def test_what_was_delivered_is_not_sent_again_while_the_spool_does_not_take_its_
             lane.put(str(number))
         for _ in range(5):
             lane.later(40)
-        assert lane.stats().spooled == 3
+        lane.put("3")
+        lane.put("other rank", Rank.LIFECYCLE)
+        lane.later(40)
+        assert sender.taken == ["0", "1", "2", "3", "other rank"]
+        assert (lane.stats().delivered, lane.stats().undelivered) == (5, 0)
+        assert spool.take_stock().records == 5
     lane.put("late")
     lane.later(40)
     lane.later(40)
-    assert sender.taken == ["0", "1", "2", "late"]
-    assert (lane.stats().delivered, lane.stats().undelivered) == (4, 0)
+    assert sender.taken[5:] == ["late"]
+    assert (lane.stats().delivered, lane.stats().undelivered) == (6, 0)
+    assert spool.take_stock().records == 0
     assert adds_up(lane)
+
+
+def test_what_was_refused_is_not_sent_again_while_the_spool_cannot_set_it_aside(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk does not make us offer a refused record for ever; it is set aside when there is room."""
+    sender = FakeSender(always=refuse("bad"))
+    lane = Lane(sender, spool, by_hand=True)
+
+    def full(*_: object) -> int:
+        raise SpoolError(SpoolFault.FULL, "injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "set_aside", full)
+        lane.put("bad")
+        for _ in range(3):
+            lane.later(40)
+        assert sender.requests == [["bad"]]
+        assert lane.stats().rejected == {"refused": 1}
+    lane.later(40)
+    with spool._handles.working() as connection:
+        assert connection.execute("SELECT reason FROM record").fetchall() == [("refused: 413 too large",)]
 
 
 def test_a_damaged_spool_is_replaced_at_the_start(tmp_path: Path) -> None:

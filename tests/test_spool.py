@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compass_otel.spool import Found, Spool
+from compass_otel.spool import Found, Repaired, Spool
 from compass_otel.spool_file import FILE_NAME, ROW_OVERHEAD_BYTES, SpoolError, SpoolFault, unreadable_files
 from receivers import wait_until
 
@@ -405,6 +405,25 @@ def test_a_file_damaged_in_use_is_left_with_what_can_still_be_read(tmp_path: Pat
     spool.close()
 
 
+def test_what_a_dead_owner_left_in_a_damaged_file_is_rescued_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    """Half a file gives what it still holds; a living owner's records are left to it."""
+    with closing(Spool(tmp_path)) as dead:
+        for number in range(300):
+            dead.append(b"%03d" % number + b"." * 2000, 1 + number % 3)
+        dead.note(b"run", b"open run")
+    path = tmp_path / FILE_NAME
+    os.truncate(path, path.stat().st_size // 2)
+    with closing(Spool(tmp_path)) as spool:
+        with pytest.raises(SpoolError) as caught:
+            spool.adopt()
+        assert caught.value.fault is SpoolFault.UNREADABLE
+        repaired = spool.repair()
+        assert repaired.rescued > 0
+        found = bodies(spool)
+        assert len(found) == repaired.rescued
+        assert all(body[3:4] == b"." or body == b"open run" for body in found)
+
+
 def test_records_follow_when_the_file_was_replaced_by_another_process(tmp_path: Path) -> None:
     """If someone else set our file aside, we go on in the new one and take our records along."""
     spool = Spool(tmp_path)
@@ -416,7 +435,7 @@ def test_records_follow_when_the_file_was_replaced_by_another_process(tmp_path: 
     with closing(Spool(tmp_path)) as other:
         other.append(b"other", 1)
         assert spool.was_replaced()
-        assert spool.repair() == Found(1, 0)
+        assert spool.repair() == Repaired(1, 0)
         assert not spool.was_replaced()
         (record,) = spool.lease(10, MIB)
         assert (record.body, record.seq) == (b"mine", 5)
