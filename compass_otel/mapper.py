@@ -329,10 +329,10 @@ class EventMapper:
     def _retry_ended(self, event: RetryEnded) -> Frames:
         if event.cancelled:
             return self._aborted(event.at_ns, event.final_error, None)
-        notice = self._notice(event.at_ns, lines.retry_ended(event))
+        frames: Frames = _NONE
         if not event.success and self._sightings.retry_error_unseen():
-            return self._error(event.at_ns, event.final_error, None) + notice
-        return notice
+            frames = self._error(event.at_ns, event.final_error, None)
+        return frames + self._notice(event.at_ns, lines.retry_ended(event))
 
     def _prompt_result(self, event: PromptResult) -> Frames:
         if event.status != "error" or self._sightings.any_in_prompt:

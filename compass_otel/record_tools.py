@@ -84,23 +84,32 @@ class ToolRecorder:
     def compaction_started(self, event: CompactionStarted) -> None:
         """Record that a compaction began."""
         recording = self._recording
+        unended = self._take_compaction()
+        if unended is not None:
+            unended.set({semconv.OUTCOME: Outcome.INCOMPLETE.value})
+            recording.finish(unended, event.at_ns)
         opened = self._open_compaction(event.at_ns, event.reason)
         if recording.run is not None:
             recording.run.compaction = opened
         else:
             recording.outside = opened
 
+    def _take_compaction(self) -> OpenSpan | None:
+        """Take the open compaction; one that began between two runs may end when the next has begun (omp, idle)."""
+        recording = self._recording
+        run = recording.run
+        if run is not None and run.compaction is not None:
+            inside, run.compaction = run.compaction, None
+            return inside
+        outside, recording.outside = recording.outside, None
+        return outside
+
     def compaction_ended(self, event: CompactionEnded) -> None:
         """Record how a compaction ended; one whose start was never announced is a span without length."""
         recording = self._recording
-        run = recording.run
-        opened = (run.compaction if run is not None else recording.outside) or self._open_compaction(
-            event.at_ns, event.reason
-        )
-        if run is not None:
-            run.compaction, run.attempt = None, 1
-        else:
-            recording.outside = None
+        opened = self._take_compaction() or self._open_compaction(event.at_ns, event.reason)
+        if recording.run is not None:
+            recording.run.attempt = 1
         opened.set(_compaction_facts(event))
         if event.error_message is not None and not event.aborted:
             verdict = classify(Failure(message=event.error_message))

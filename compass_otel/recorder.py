@@ -288,8 +288,8 @@ class SessionRecorder:
         if self._pending_start_ns is not None and self._recording.run is None:
             self._open_run(event.at_ns, None)
         self._pending_start_ns = None
+        runs.close_outside(event.at_ns)
         if self._recording.run is None:
-            runs.close_outside(event.at_ns)
             return
         if isinstance(event, SourceEnded):
             runs.name_end(event)

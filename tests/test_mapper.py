@@ -289,6 +289,10 @@ def test_exhausted_retries_that_no_message_carried_are_a_failure_of_their_own() 
         "errored",
         ("notice", "gave up after 1 retry: 429 slow down"),
     ]
+    mapper = EventMapper()
+    frames = [each for event in (RunStarted(T), retry, end) for each in mapper.map(event)]
+    events = [each.typed_event for each in frames if isinstance(each, SessionFrame) and each.HasField("typed_event")]
+    assert [event.event_id for event in events] == ["1", "2", "3"], "ids rise in the order of the frames"
     carried = told(EventMapper(), RunStarted(T), retry, RunStarted(T), MessageEnded(T, failed()), end)
     assert sum(line[0] == "ERROR" for line in carried) == 1
     unannounced = told(EventMapper(), RunStarted(T), end)

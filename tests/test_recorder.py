@@ -586,3 +586,26 @@ def test_who_speaks_goes_through_the_same_door_as_what_is_said() -> None:
     recorded = Recorded([{**header, "id": hostile, "parentSession": hostile}, *rest, *answer(), *SETTLED], PiStream())
     attributes = recorded.trees[0]["attributes"]
     assert attributes["gen_ai.conversation.id"] == attributes["compass.session.parent_id"] == scrub(hostile)
+
+
+START = {"type": "compaction_start", "reason": "manual"}
+END = {"type": "compaction_end", "reason": "manual", "result": {"summary": "s", "tokensBefore": 9}, "aborted": False}
+
+
+@pytest.mark.parametrize(
+    ("records", "outcomes"),
+    [
+        ([*begin(), *answer(), *SETTLED, START, *begin()[1:], *answer(at=20)], ["incomplete"]),
+        ([*begin(), *answer(), *SETTLED, START, *begin()[1:], END, *answer(at=20)], [None]),
+        ([*begin(), *answer(), *SETTLED, START, START, END], ["incomplete", None]),
+        ([*begin(), START, START, END, *answer()], ["incomplete", None]),
+    ],
+    ids=["never ended", "ended in the next run", "begun twice between runs", "begun twice in a run"],
+)
+def test_every_compaction_is_one_span_that_ends(records: list[dict[str, Any]], outcomes: list[str | None]) -> None:
+    """However starts and ends of compactions lie to runs and to each other, none is left open and none told twice."""
+    recorded = Recorded(records, PiStream())
+    recorded.bridge.close()
+    assert recorded.closed
+    compactions = [span for span in whole(recorded.trees) if span["name"] == "compact"]
+    assert [span["attributes"].get("compass.outcome") for span in compactions] == outcomes
