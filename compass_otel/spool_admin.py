@@ -58,6 +58,10 @@ class SpoolStatus:
     """Owners whose records nobody has taken over yet."""
     oldest_at_ns: int | None = None
     """Wall time of the oldest waiting record."""
+    given_up: int = 0
+    """Records that were given up at the bound since the file was made: broken promises."""
+    given_up_at_s: int | None = None
+    """Wall time of the last of them, seconds since the epoch."""
     unreadable: tuple[str, ...] = ()
     """Names of files that were set aside as unreadable."""
 
@@ -117,7 +121,9 @@ def status(folder: Path) -> SpoolStatus:
         aside = counts.pop("set_aside", 0)
         keepers = [name for (name,) in connection.execute("SELECT DISTINCT keeper FROM estate")]
         living = sum(is_alive(folder, name) for name in keepers)
-        size, bound = connection.execute("SELECT bytes, bound FROM total").fetchone()
+        size, bound, given_up, given_up_at_s = connection.execute(
+            "SELECT bytes, bound, given_up, given_up_at_s FROM total"
+        ).fetchone()
         return SpoolStatus(
             exists=True,
             waiting=sum(counts.values()),
@@ -129,6 +135,8 @@ def status(folder: Path) -> SpoolStatus:
             living_owners=living,
             dead_owners=len(keepers) - living,
             oldest_at_ns=connection.execute(f"SELECT min(at_ns) FROM record WHERE {_WAITING}").fetchone()[0],  # noqa: S608
+            given_up=given_up,
+            given_up_at_s=given_up_at_s,
             unreadable=unreadable,
         )
 

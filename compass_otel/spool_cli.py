@@ -105,6 +105,7 @@ def _status_lines(found: SpoolStatus) -> list[str]:
     ranks = ", ".join(f"{number} {rank.replace('_', ' ')}" for rank, number in sorted(found.by_rank.items()))
     oldest = f"; the oldest for {_age(found.oldest_at_ns)}" if found.oldest_at_ns is not None else ""
     bound = f" of {_bytes(found.bound_bytes)}" if found.bound_bytes else ""
+    lost = [f"LOST at the bound: {found.given_up}, the last {_age((found.given_up_at_s or 0) * 10**9)} ago"]
     return [
         f"waiting: {found.waiting}" + (f" ({ranks}){oldest}" if found.waiting else ""),
         f"set aside, refused by a backend: {found.set_aside}",
@@ -112,6 +113,7 @@ def _status_lines(found: SpoolStatus) -> list[str]:
         f"size: {_bytes(found.size_bytes)}{bound}",
         f"processes: {found.living_owners} living, {found.dead_owners} dead"
         + (" (the next process, or `spool recover`, takes over)" if found.dead_owners else ""),
+        *(lost if found.given_up else []),
     ]
 
 

@@ -41,8 +41,8 @@ _FOLDER_LOCK_S: Final = 1.0
 
 _SCHEMA: Final = f"""
 CREATE TABLE total(one INTEGER PRIMARY KEY CHECK (one = 1), next INTEGER NOT NULL, bytes INTEGER NOT NULL,
-                   bound INTEGER NOT NULL);
-INSERT INTO total VALUES (1, 1, 0, 0);
+                   bound INTEGER NOT NULL, given_up INTEGER NOT NULL, given_up_at_s INTEGER);
+INSERT INTO total VALUES (1, 1, 0, 0, 0, NULL);
 CREATE TABLE estate(id INTEGER PRIMARY KEY AUTOINCREMENT, keeper TEXT NOT NULL);
 CREATE TABLE record(id INTEGER PRIMARY KEY, estate INTEGER NOT NULL, seq INTEGER NOT NULL, at_ns INTEGER NOT NULL,
                     reason TEXT, body BLOB NOT NULL);
@@ -71,6 +71,9 @@ CREATE TRIGGER keep_bound AFTER UPDATE OF bound ON total WHEN NEW.bytes > NEW.bo
     WHERE upto - size < NEW.bytes - NEW.bound;
   INSERT INTO loss SELECT estate, 'spool_full', count(*) FROM victim WHERE id >= {RANK_STEP} GROUP BY estate
     ON CONFLICT (estate, reason) DO UPDATE SET records = records + excluded.records;
+  UPDATE total SET given_up = given_up + (SELECT count(*) FROM victim WHERE id >= {RANK_STEP}),
+                   given_up_at_s = CAST(strftime('%s', 'now') AS INTEGER)
+    WHERE EXISTS (SELECT 1 FROM victim WHERE id >= {RANK_STEP});
   DELETE FROM record WHERE id IN (SELECT id FROM victim);
   DELETE FROM victim;
 END;
@@ -95,7 +98,7 @@ class FileForm:
 
 
 SPOOL_FORM: Final = FileForm(
-    FILE_NAME, _APPLICATION_ID, _VERSION, _SCHEMA, "SELECT next, bytes, bound FROM total", "unreadable"
+    FILE_NAME, _APPLICATION_ID, _VERSION, _SCHEMA, "SELECT next, bytes, bound, given_up FROM total", "unreadable"
 )
 
 

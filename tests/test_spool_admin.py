@@ -66,6 +66,18 @@ def test_status_tells_what_waits_and_for_whom(tmp_path: Path) -> None:
             assert found.oldest_at_ns is not None
 
 
+def test_status_tells_of_records_that_were_given_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A spool that was too small says so for as long as it exists, whoever lost by it."""
+    with closing(Spool(tmp_path, max_bytes=2000)) as spool:
+        for _ in range(10):
+            spool.append(b"x" * 500, 1)
+    found = status(tmp_path)
+    assert (found.waiting, found.given_up) == (3, 7)
+    assert found.given_up_at_s is not None
+    assert spool_command("status", str(tmp_path)) == Exit.OK
+    assert "LOST at the bound: 7, the last" in capsys.readouterr().out
+
+
 def test_looking_at_a_folder_without_a_spool_makes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A mistyped path is answered and stays as it was."""
     for action in ("status", "flush", "recover", "show"):
