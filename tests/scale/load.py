@@ -86,7 +86,7 @@ class _Ends(SpanProcessor):
         return trace_id
 
 
-class _Kinds(Agents):
+class RecordedKinds(Agents):
     """Agents that run the recorded streams of `KINDS`."""
 
     def __init__(self, *processors: SpanProcessor) -> None:
@@ -101,7 +101,7 @@ class Load:
         self._spool = tempfile.TemporaryDirectory(prefix="spool-")
         self.sink = TwoLaneSpanProcessor(endpoint=f"{collector.http_endpoint}/v1/traces", spool=self._spool.name)
         self._ends = _Ends()
-        self._agents = _Kinds(self.sink, self._ends)
+        self._agents = RecordedKinds(self.sink, self._ends)
         self._rate_per_s = rate_per_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
