@@ -134,7 +134,8 @@ class CommandOutput:
         if self._drawn:
             lines.insert(0, [])
         if self._title is not None:
-            lines.insert(bool(self._drawn), [(harmless(one_line(self._title), canvas.encoding), "dim")])
+            title: Line = [(harmless(one_line(self._title), canvas.encoding), "dim")]
+            lines[bool(self._drawn) : bool(self._drawn)] = wrap(title, canvas.columns)
             self._title = None
         self._drawn += 1
         with self._writing():

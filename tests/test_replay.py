@@ -254,7 +254,7 @@ def test_a_frames_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_a_terminal_gets_colour_and_rows_of_its_width(columns: int) -> None:
     """On a terminal rows are coloured and fit, narrow or wide."""
-    status, written = on_a_terminal("replay", FAILED, columns=columns)
+    status, written = on_a_terminal("replay", FAILED, CANCELLED, columns=columns)
     assert status == 0
     assert "\x1b[1;31m✖ FAILED" in written
     plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", written).replace("\r", "")
