@@ -147,6 +147,11 @@ def _joins(char: str) -> bool:
 _SHORT_CHARS: Final = 12
 _PLAIN_WORDS_CHARS: Final = 256
 _SHORT_AND_HARMLESS: Final = pattern(r"[A-Za-z0-9 \n.,!?'()+*/\[\]{};]*+")
+_SHORT_CODE: Final = pattern(r"[A-Za-z0-9 \n\t.,!?'()+*/\[\]{};:=\"_<>#$|~^`@&-]*+")
+_ANNOUNCES_A_SECRET: Final = pattern(
+    r"pass|pwd|psw|secret|token|key|cred|cookie|sig|hmac|jwt|otp|auth|jsess|phpsess|bearer|basic"
+    r"|-u|--|:/|[-_][a-z0-9_-]{6}|[-_][^\n]*\n|[?;&][a-z_.]+=|&[a-z#]"
+)
 _MAY_HIDE_A_SECRET: Final = pattern(
     r"[^A-Za-z ,.!?'();-]|[A-Za-z'-]{13}|-[A-Za-z'-]{8}|--"
     r"|[Bb][Ee][Aa][Rr][Ee][Rr]|[Bb][Aa][Ss][Ii][Cc]"
@@ -158,10 +163,21 @@ def is_plain_words(text: str) -> bool:
     r"""Whether *text* is so plain that no built-in pattern can match it; most of what a model streams is.
 
     A stream brings one small text for each token, and looking through every pattern for each of them would cost more
-    than all else. Plain is: at most 12 characters without any of ``: = " @ % & \\ < - _``, or one line of words of at
-    most 12 letters, 7 after a hyphen, with ordinary punctuation and none of the words that announce a secret without
-    any such sign (``login jane password …``, ``identified by '…'``). A test holds this to the patterns.
+    than all else. Plain is, blanks and line ends around it left aside:
+
+    - at most 12 characters without any of ``: = " @ % & \\ < - _`` and their like;
+    - at most 12 characters of code, with any of these but ``% \\``, where nothing announces a secret: no telling
+      name, no option, no address, no escape, no prefix of a token with something behind it, on this line or the next;
+    - one line of words of at most 12 letters, 7 after a hyphen, with ordinary punctuation and none of the words that
+      announce a secret without any such sign (``login jane password …``, ``identified by '…'``).
+
+    A test holds this to the patterns.
     """
-    if len(text) <= _SHORT_CHARS:
-        return _SHORT_AND_HARMLESS.fullmatch(text) is not None
-    return len(text) <= _PLAIN_WORDS_CHARS and _MAY_HIDE_A_SECRET.search(text) is None
+    if len(text) <= _PLAIN_WORDS_CHARS:
+        core = text.strip(" \n\t")
+        if len(core) <= _SHORT_CHARS:
+            return _SHORT_AND_HARMLESS.fullmatch(core) is not None or (
+                _SHORT_CODE.fullmatch(core) is not None and _ANNOUNCES_A_SECRET.search(core.lower()) is None
+            )
+        return _MAY_HIDE_A_SECRET.search(text) is None
+    return False

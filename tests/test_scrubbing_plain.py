@@ -19,6 +19,20 @@ PARTS = st.one_of(
     st.text("ABCDEFabcdef0123456789", min_size=1, max_size=14),
     st.sampled_from([" ", ". ", ", ", "'", "\n", "(", ")", "; ", "-", "_", "/", "*", "!", "?", " is "]),
 )
+SIGNS = st.sampled_from(
+    [
+        *(": ", " = ", "-u ", " -p ", "--", "://", "\n    ", "-\n", "_\n", "&quot;", "a:b", "\u200b"),
+        *':="@%&\\<>#$|~^`\t?;[]{}\r\x1bx7é',
+    ]
+)
+NAMES = st.sampled_from(
+    """
+    sid sas pw tk code ticket policy session sig jwt otp hmac auth key token pwd psw pass cred cookie secret mfa org
+    sk- hf_ gh ghp_ npm_ sbp_ gsk_ r8_ pa- ak- SG. hvs. dp.pt. AIza EAA SK EZAK basic bearer oracle:
+    login smtp ftp redis
+    """.split()  # noqa: SIM905 (same)
+)
+CODE = st.lists(st.one_of(SIGNS, NAMES, st.text("abAB019", min_size=1, max_size=8)), max_size=7).map("".join)
 
 # The patterns alone: an extra pattern switches the quick way out off.
 _PATTERNS_ONLY = Scrubber(extra_patterns=[SecretPattern("never", r"\x00never\x00", "secret")])
@@ -33,10 +47,23 @@ def test_plain_words_are_what_the_patterns_leave_alone(text: str) -> None:
     assert scrub(text) == _PATTERNS_ONLY.scrub(text)
 
 
+@settings(max_examples=2000)
+@given(CODE, st.sampled_from(["", " ", "\n", "\n        ", "\t"]))
+def test_short_code_is_what_the_patterns_leave_alone(text: str, around: str) -> None:
+    """The same for pieces of code, whose signs part names from values, and for blanks around them."""
+    if is_plain_words(around + text):
+        assert _PATTERNS_ONLY.scrub(around + text) == around + text
+    if is_plain_words(text + around):
+        assert _PATTERNS_ONLY.scrub(text + around) == text + around
+
+
 def test_most_of_what_a_model_streams_is_plain() -> None:
     """Words, short numbers and ordinary punctuation take the quick way; names and values with a sign between do not."""
     assert all(
         map(is_plain_words, ["hello", " world", "The module keeps its invariants, in one place.", "x + 1", "42"])
+    )
+    assert all(
+        map(is_plain_words, ["\n        if (", "x_1 = ", '"id": ', " >= 10_000", ":\n\n", "</div>", " a->b", "}\n"])
     )
     assert not any(
         map(is_plain_words, ["password: x", "key=1", "sk-abcdefghijklmnop", "Bearer abcdefgh ij", "a\x1b[0m"])
