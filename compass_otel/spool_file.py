@@ -294,8 +294,9 @@ def set_aside(folder: Path, identity: FileIdentity | None, form: FileForm = SPOO
             time.sleep(0.005)
         if identity_of(path) is None or (identity is not None and identity_of(path) != identity):
             return None
-        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        aside = folder / f"{form.aside}-{now}-{uuid.uuid4().hex[:6]}.sqlite3"
+        now_ns = time.time_ns()  # in the name, so that sorting by name is sorting by age
+        now = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ns // 10**9))
+        aside = folder / f"{form.aside}-{now}-{now_ns % 10**9:09}-{uuid.uuid4().hex[:4]}.sqlite3"
         for suffix in reversed(_SUFFIXES):  # the log first: a new file must never meet the old one's log
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{path}{suffix}").rename(f"{aside}{suffix}")

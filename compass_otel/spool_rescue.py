@@ -32,7 +32,8 @@ def rescue(folder: Path, damaged: Path, known: Collection[int]) -> list[tuple[in
 
     """
     records: dict[int, tuple[int, int, bytes]] = {}
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(damaged, timeout=1.0)) as connection:
+    place = f"{damaged.absolute().as_uri()}?mode=rw"  # made by nobody, if it is gone by now
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(place, uri=True)) as connection:
         connection.execute("PRAGMA writable_schema = ON")  # or a file that is shorter than it says is not read at all
         keepers: dict[int, str] = {}
         with contextlib.suppress(sqlite3.Error):
