@@ -146,7 +146,7 @@ LINES: Final = (
             "err connection", "err network", "fetch failed", "failed to fetch", "network request failed",
             "network error", "networkerror", "network connection", "network is unreachable", "no route to host",
             "reason ~ request to \\w+ failed reason ", "connection error", "connection refused", "connection reset",
-            "connection lost", "connection closed", "connection aborted", "connection dropped",
+            "connection lost", "connection closed", "connection aborted", "connection abort", "connection dropped",
             "connection terminated", "connection failed", "connection was closed", "connection attempts failed",
             "closed connection", "closed the connection", "peer closed", "end closed", "server disconnected",
             "other side closed", "socket hang up", "socket connection was closed", "socket closed", "socket error",
@@ -260,6 +260,7 @@ FAILING: Final = (
         ErrorType.SERVER_ERROR,
         (
             "内部错误", "服务器错误", "服务错误", "系统错误", "服务异常", "系统异常", "服务不可用",
+            "服务暂时不可用", "服务暂不可用",
             "サーバーエラー", "내부 오류", "서버 오류", "ошибка сервера",
         ),
         "relays",
