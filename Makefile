@@ -49,10 +49,8 @@ gen: $(VENV)/.dev ## generate the code of the contract
 redcheck: $(VENV)/.dev ## break the code once per listed rule; a test must go red each time
 	$(RUN) tests/checks/redcheck.py $(ARGS)
 
-bench: $(VENV)/.dev ## measure speed and memory, as ratios
-	@status=0; for file in tests/bench/bench_*.py; do \
-	  echo "== $$file"; $(RUN) $$file $(ARGS) || status=1; \
-	done; exit $$status
+bench: $(VENV)/.dev ## measure speed and memory, as ratios; ARGS=--full for the long sizes, ARGS=NAME for one
+	PYTHONPATH=tests $(RUN) -m bench $(ARGS)
 
 faults: $(VENV)/.dev ## hurt collectors, processes and disks, beside the plain SDK; ARGS=ROW for one row
 	PYTHONPATH=tests $(RUN) -m faults.run $(ARGS)

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.figures import Figure, Scale
 from compass_otel.classification import Failure, classify
 
 _CASES = Path(__file__).resolve().parents[1] / "cases"
@@ -54,6 +57,17 @@ def _long() -> dict[str, str]:
     chance = random.Random(20261130)  # noqa: S311  (the same text in every run)
     mixed = " ".join(chance.choice(words) for _ in range(_MEBIBYTE // 8))
     return {name: unit * (_MEBIBYTE // len(unit)) for name, unit in _LONG.items()} | {"every wording": mixed}
+
+
+def figures(scale: Scale) -> list[Figure]:
+    """Give the costs for the table of all benches."""
+    rounds = 7 if scale.full else 3
+    median_us = statistics.median(_best_s(_verdict, text, rounds) * 1e6 for text in _typical())
+    slowest_ms = max(_best_s(_verdict, text, rounds) * 1e3 for text in _long().values())
+    return [
+        Figure("classify a recorded error text, median", median_us, 200.0, "us"),
+        Figure("classify a megabyte, the slowest kind", slowest_ms, 20.0, "ms"),
+    ]
 
 
 def main() -> int:

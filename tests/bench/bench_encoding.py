@@ -23,6 +23,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
+from bench.figures import Figure, Scale
 from compass_otel import sdk_private
 from compass_otel.encoding import encode_span, encode_spans
 from compass_otel.otlp_settings import load_settings
@@ -144,6 +145,15 @@ def sending(rounds: int) -> list[dict[str, Any]]:
 
 BARS = {"encode 1 span, 5 attributes, 0 events": 0.25, "send 1 span over http": 0.7}
 """Highest ratios allowed: encoding has to be cheap beside the stock encoder, and delivery beside the stock export."""
+
+
+def figures(scale: Scale) -> list[Figure]:
+    """Give the ratios for the table of all benches."""
+    rounds = 2000 if scale.full else 400
+    return [
+        Figure(f"{each['what']} / stock", each["ratio"], BARS.get(each["what"]))
+        for each in encoding(rounds) + sending(rounds)
+    ]
 
 
 def main() -> int:

@@ -12,8 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
-from figures import Figure, Scale, run_alone
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.figures import Figure, Scale, run_alone
 
 _SDK = "import opentelemetry.sdk.trace"
 _ALL = "import compass_otel as c\nfor name in c.__all__: getattr(c, name)"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.figures import Figure, Scale
 from compass_otel.scrubbing import cut, scrub
 from test_scrubbing_properties import HOSTILE
 
@@ -53,6 +54,19 @@ def _typical() -> list[str]:
     rows = (_CASES / "field-cases.jsonl").read_text("utf-8").splitlines()
     texts = [json.loads(row)["input"].get("errorMessage") for row in rows]
     return [text for text in texts if isinstance(text, str) and text]
+
+
+def figures(scale: Scale) -> list[Figure]:
+    """Give the costs for the table of all benches."""
+    rounds = 5 if scale.full else 2
+    typical_us = statistics.median(_best_s(text, rounds * 20) * 1e6 for text in _typical())
+    ordinary_ms = max(_best_s(text, rounds) * 1e3 for text in _ordinary().values())
+    hostile_ms = max(_best_s(_repeated(unit), 1) * 1e3 for unit in HOSTILE)
+    return [
+        Figure("scrub a reported error text, median", typical_us, _BARS_S["typical"] * 1e6, "us"),
+        Figure("scrub an ordinary megabyte, the slowest kind", ordinary_ms, _BARS_S["ordinary"] * 1e3, "ms"),
+        Figure("scrub a hostile megabyte, the slowest kind", hostile_ms, _BARS_S["hostile"] * 1e3, "ms"),
+    ]
 
 
 def main() -> int:

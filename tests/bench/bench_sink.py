@@ -32,6 +32,7 @@ from opentelemetry.sdk.trace.export import (
     SpanExportResult,
 )
 
+from bench.figures import Figure, Scale
 from compass_otel import semconv
 from compass_otel.sink import TwoLaneSpanProcessor
 from compass_otel.spool import Spool
@@ -39,7 +40,7 @@ from receivers import Receiver
 from sink_support import Collecting, provider_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from opentelemetry.trace import Tracer
 
@@ -287,6 +288,32 @@ def memory(rounds: int) -> dict[str, Any]:
     return row("memory of a queued span, bytes", figures["ours"], figures["sdk"], 1.0)
 
 
+def measured(rounds: int) -> Iterator[dict[str, Any]]:
+    """Measure one figure after the other."""
+    with Receiver() as receiver, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        yield trace_lane(rounds, full=False)
+        yield trace_lane(rounds, full=True)
+        yield from priority_lane(receiver, folder, rounds)
+        yield sixteen_threads(receiver, folder, max(rounds // 3, 1))
+        yield spool_append(folder)
+        yield memory(max(rounds // 3, 1))
+
+
+def figures(scale: Scale) -> list[Figure]:
+    """Give the ratios for the table of all benches."""
+    logging.getLogger().addHandler(logging.NullHandler())  # both warn as they do in a host that logs elsewhere
+    found = []
+    for line in measured(9 if scale.full else 3):
+        if "ratio" in line:
+            more = "delivered a second" in line["figure"]
+            found.append(Figure(f"{line['figure']} / SDK", line["ratio"], line["bar"], at_least=more))
+        else:
+            found.append(Figure(f"{line['figure']}, median", line["ours"], 60.0))
+            found.append(Figure(f"{line['figure']}, p99", line["ours_p99"], 1000.0))
+    return found
+
+
 def main() -> int:
     """Print a line of JSON for each figure; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -294,22 +321,10 @@ def main() -> int:
     rounds = parser.parse_args().rounds
     logging.getLogger().addHandler(logging.NullHandler())  # both warn as they do in a host that logs elsewhere
     missed = 0
-    with Receiver() as receiver, tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        figures: list[Callable[[], dict[str, Any] | list[dict[str, Any]]]] = [
-            lambda: trace_lane(rounds, full=False),
-            lambda: trace_lane(rounds, full=True),
-            lambda: priority_lane(receiver, folder, rounds),
-            lambda: sixteen_threads(receiver, folder, max(rounds // 3, 1)),
-            lambda: spool_append(folder),
-            lambda: memory(max(rounds // 3, 1)),
-        ]
-        for figure in figures:
-            found = figure()
-            for line in found if isinstance(found, list) else [found]:
-                missed += not line["ok"]
-                sys.stdout.write(json.dumps(line) + "\n")
-                sys.stdout.flush()
+    for line in measured(rounds):
+        missed += not line["ok"]
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
     return int(missed > 0)
 
 

@@ -16,9 +16,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.figures import Figure, Scale
 from compass_otel.sources.reading import open_source
 
 _WORDS = ("The ", "module ", "keeps ", "its ", "invariants ", "in ", "one ", "place ", "and ", "goes ", "on.\n\n")
+CODE = (
+    "    if ", "(count ", ">= 10_000", "):\n", "        return ", '{"id": ', "self._rows[", "0]", "}\n\n", "# 3rd ",
+    "x1 = ", "f(a, b)", ";\n", "<div ", 'class="a-b">', "/usr/lib", "\t\\n", "&& ", "0x1F", "user@example.org",
+)  # fmt: skip
+"""Deltas of code: digits, punctuation and line ends, which no look at plain words lets pass."""
 _USAGE = {
     "input": 1200, "output": 20, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 1220,
     "cost": {"input": 0.0036, "output": 0.0003, "cacheRead": 0, "cacheWrite": 0, "total": 0.0039},
@@ -35,7 +43,7 @@ def _assistant(text: str, stamp_ms: int, stop: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _answer(shape: str, stamp_ms: int) -> Iterator[dict[str, Any]]:
+def _answer(shape: str, stamp_ms: int, words: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """One prompt and its streamed answer."""
     user = {"role": "user", "content": [{"type": "text", "text": "Go on"}], "timestamp": stamp_ms}
     yield {"type": "agent_start"}
@@ -45,7 +53,7 @@ def _answer(shape: str, stamp_ms: int) -> Iterator[dict[str, Any]]:
     yield {"type": "message_start", "message": _assistant("", stamp_ms + 5, "stop")}
     text = ""
     for index in range(_DELTAS_PER_ANSWER[shape]):
-        delta = _WORDS[index % len(_WORDS)]
+        delta = words[index % len(words)]
         text += delta
         inner: dict[str, Any] = {"type": "text_delta", "contentIndex": 0, "delta": delta}
         if shape == "pi-0.73":
@@ -61,15 +69,15 @@ def _answer(shape: str, stamp_ms: int) -> Iterator[dict[str, Any]]:
         yield {"type": "agent_settled", "aborted": False}
 
 
-def write_stream(path: Path, shape: str, size_bytes: int) -> int:
-    """Write a stream of one shape, about `size_bytes` long; returns its number of lines."""
+def write_stream(path: Path, shape: str, size_bytes: int, words: tuple[str, ...] | None = None) -> int:
+    """Write a stream of one shape, about `size_bytes` long, its deltas `words` in turn; returns its number of lines."""
     stamp_ms, lines = _START_MS, 0
     with path.open("w", encoding="utf-8") as file:
         header = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-09-21T14:13:20.000Z", "cwd": "/p"}
         file.write(json.dumps(header, separators=(",", ":")) + "\n")
         while file.tell() < size_bytes:
             stamp_ms += 60_000
-            for record in _answer(shape, stamp_ms):
+            for record in _answer(shape, stamp_ms, words or _WORDS):
                 file.write(json.dumps(record, separators=(",", ":")) + "\n")
                 lines += 1
     return lines + 1
@@ -114,6 +122,14 @@ def measure(shape: str, size_bytes: int, rounds: int, folder: Path) -> dict[str,
         "source_us_per_line": round(our / lines * 1e6, 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }  # fmt: skip
+
+
+def figures(scale: Scale) -> list[Figure]:
+    """Give the ratios for the table of all benches."""
+    size_bytes, rounds = (100_000_000, 5) if scale.full else (20_000_000, 3)
+    with tempfile.TemporaryDirectory() as folder:
+        results = [measure(shape, size_bytes, rounds, Path(folder)) for shape in _DELTAS_PER_ANSWER]
+    return [Figure(f"decode / json.loads: {each['shape']}, {each['mb']:g} MB", each["ratio"], 1.0) for each in results]
 
 
 def main() -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Figure:
         value: how much of it.
         bar: the most that is allowed; None where nothing is promised.
         unit: of value and bar; empty for a ratio.
+        at_least: the bar is the least that is allowed.
 
     """
 
@@ -32,22 +34,26 @@ class Figure:
     value: float
     bar: float | None = None
     unit: str = ""
+    at_least: bool = False
 
     @property
     def missed(self) -> bool:
         """Whether the bar was missed."""
-        return self.bar is not None and self.value > self.bar
+        if self.bar is None:
+            return False
+        return self.value < self.bar if self.at_least else self.value > self.bar
 
 
 def table(figures: list[Figure]) -> str:
     """Show figures for a person, one a line: name, figure, bar, verdict."""
     width = max(len(figure.name) for figure in figures)
-    lines = [f"{'name':{width}}  {'figure':>12}  {'bar':>10}  verdict"]
+    lines = [f"{'name':{width}}  {'figure':>12}  {'bar':>12}  verdict"]
     for figure in figures:
         shown = f"{figure.value:.3g}" if figure.value < 100 else f"{figure.value:.0f}"
-        bar = "-" if figure.bar is None else f"{figure.bar:g} {figure.unit}".strip()
+        sign = ">=" if figure.at_least else "<="
+        bar = "-" if figure.bar is None else f"{sign} {figure.bar:g} {figure.unit}".strip()
         verdict = "" if figure.bar is None else "MISSED" if figure.missed else "met"
-        lines.append(f"{figure.name:{width}}  {f'{shown} {figure.unit}'.strip():>12}  {bar:>10}  {verdict}")
+        lines.append(f"{figure.name:{width}}  {f'{shown} {figure.unit}'.strip():>12}  {bar:>12}  {verdict}")
     return "\n".join(lines)
 
 
@@ -55,6 +61,12 @@ def load() -> str:
     """Say how busy the machine is, since every figure depends on it."""
     one, five, _ = os.getloadavg()
     return f"load {one:.1f} (1 min), {five:.1f} (5 min) on {os.cpu_count()} cores"
+
+
+def cpu_s() -> float:
+    """Give the processor time of this process and of its children that ended, in seconds."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def run_alone(description: str | None, measure: Callable[[Scale], list[Figure]]) -> int:
@@ -66,7 +78,7 @@ def run_alone(description: str | None, measure: Callable[[Scale], list[Figure]])
     figures = measure(Scale(full=options.full))
     if options.json:
         for figure in figures:
-            print(json.dumps({"name": figure.name, "value": figure.value, "bar": figure.bar, "unit": figure.unit}))
+            print(json.dumps(asdict(figure)))
     else:
         print(table(figures))
         print(load())
