@@ -48,14 +48,16 @@ class Host:
             env={**_clean_environment(), "PYTHONPATH": str(TESTS), "GRPC_VERBOSITY": "NONE"},
         )
         self.took_s = 0.0
+        self.errors = ""
+        """The end of what it wrote to standard error; known after its end."""
 
     def wait_ready(self) -> float:
         """Wait until the work begins; returns when that was, by the monotonic clock."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith("ready"):
-            self.process.wait()
-            raise AssertionError(f"{self.setup} did not begin:\n{line}{self.errors()}")
+            self.wait_end(10)
+            raise AssertionError(f"{self.setup} did not begin:\n{line}{self.errors}")
         return float(line.split()[1])
 
     def wait_end(self, timeout_s: float) -> tuple[int, str]:
@@ -67,27 +69,23 @@ class Host:
             self.process.kill()
             output, _ = self.process.communicate()
         self.took_s = time.monotonic() - begin
+        self._errors.seek(0)
+        self.errors = self._errors.read()[-4000:]
+        self._errors.close()
         return self.process.returncode, output
 
     def result(self, timeout_s: float = 120.0) -> dict[str, Any]:
         """Wait for its end and give what it said; anything but an orderly end is an error of the test."""
         status, output = self.wait_end(timeout_s)
         if status or not output.strip():
-            raise AssertionError(f"{self.setup} ended with {status}:\n{output}\n{self.errors()}")
+            raise AssertionError(f"{self.setup} ended with {status}:\n{output}\n{self.errors}")
         answer: dict[str, Any] = json.loads(output.splitlines()[-1])
-        self._errors.close()
         return answer
-
-    def errors(self) -> str:
-        """Give the end of what it wrote to standard error."""
-        self._errors.seek(0)
-        return self._errors.read()[-4000:]
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.communicate()
-        self._errors.close()
+        self.wait_end(10)
 
 
 def _clean_environment() -> dict[str, str]:
