@@ -23,7 +23,7 @@ from typing import Any, Final
 from compass_otel.advisor import ErrorAdvisor, Note
 from compass_otel.advisor_causes import NS_PER_MS, field, model_of, timestamp_ms
 from compass_otel.events import AssistantMessage, MessageEnded, PromptSettled, RetryScheduled
-from compass_otel.exits import Exit, complain
+from compass_otel.exits import Exit, WrongUseError, complain
 from compass_otel.renderers import HostFormat, render, render_text
 
 _TEXT: Final = "text"
@@ -34,7 +34,7 @@ def add_advise_parser(parser: ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", default="-", help="the messages, as JSON; - reads standard input (default)")
     parser.add_argument(
         "--format",
-        choices=[_TEXT, *HostFormat],
+        choices=[_TEXT, *(each.value for each in HostFormat)],
         default=_TEXT,
         help="text: one note a line (default); otherwise a JSON list of messages in that host's format",
     )
@@ -52,6 +52,9 @@ def run(args: Namespace) -> int:
     Returns:
         `Exit.OK`, with or without notes; `Exit.TROUBLE` if the input is not such a document.
 
+    Raises:
+        WrongUseError: `--now` is no moment.
+
     """
     try:
         document = json.loads(_read(args.file))
@@ -64,7 +67,10 @@ def run(args: Namespace) -> int:
         complain("advise: neither a list of messages nor an object with `messages`")
         return Exit.TROUBLE
     model = args.model or field(document, "model")
-    now_ns = _moment_ns(args.now) or _moment_ns(field(document, "now")) or time.time_ns()
+    told_ns = _moment_ns(args.now)
+    if args.now is not None and told_ns is None:
+        raise WrongUseError(f"--now {args.now!r} is no moment: give milliseconds since the epoch or ISO 8601")
+    now_ns = told_ns or _moment_ns(field(document, "now")) or time.time_ns()
     notes = _notes(document, messages, model, now_ns)
     _print(notes, messages, args, now_ns)
     return Exit.OK

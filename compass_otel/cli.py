@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from compass_otel.exits import EXIT_HELP, MISSING_EXTRA, PROGRAM, Exit, WrongUseError, complain
+from compass_otel.exits import EXIT_HELP, MISSING_EXTRA, PROGRAM, Exit, WrongUseError, clean, complain
 
 _DESCRIPTION: Final = """\
 See what a coding agent did, failures first: in the terminal without any backend,
@@ -129,9 +129,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.WRONG_USE
 
 
+class _Parser(ArgumentParser):
+    """A parser whose complaints are cleaned of secrets: they repeat what was typed."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(Exit.WRONG_USE, f"{self.prog}: error: {clean(message)}\n")
+
+
 def _parser(arguments: Sequence[str]) -> ArgumentParser:
     """Build the parser; only the command that is asked for declares its arguments, the others cost nothing."""
-    parser = ArgumentParser(
+    parser = _Parser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")

@@ -43,10 +43,17 @@ def log_to_stderr() -> None:
     logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
 
 
+def clean(text: str) -> str:
+    """Return a complaint as one line without secrets: it may repeat what a person typed, an address with a password."""
+    from compass_otel.scrubbing import scrub  # noqa: PLC0415  # patterns are loaded only when there is trouble
+
+    return " ".join(scrub(text).splitlines())
+
+
 def complain(text: str) -> None:
     """Write one line to standard error, with the program's name; a closed standard error is no reason to fail."""
     try:
-        sys.stderr.write(f"{PROGRAM}: {text}\n")
+        sys.stderr.write(f"{PROGRAM}: {clean(text)}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         # Whoever closed standard error does not want to be told.

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
+from compass_otel.cli import main
 from compass_otel.collected_run import MAX_DRAWN
 from compass_otel.exits import Exit
 from compass_otel.jsonout import InputJsonWriter, encode_json, plain_attributes, span_object
@@ -293,3 +294,41 @@ def test_a_span_object_has_the_documented_keys(monkeypatch: pytest.MonkeyPatch) 
     ]
     assert made["events"] == [{"name": "e", "time_unix_ns": 5, "attributes": {"k": [1, 2]}}]
     assert made["kind"] == "INTERNAL"
+
+
+KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCd"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["replay", "--export", "--endpoint", f"ftp://user:{KEY}@host", "x"], Exit.WRONG_USE),
+        (["replay", f"--{KEY}"], Exit.WRONG_USE),
+        (["replay", "--fail-on", KEY], Exit.WRONG_USE),
+        (["replay", "--frames", f"/nowhere/{KEY}", "x"], Exit.TROUBLE),
+        (["replay", "--html", f"/nowhere/{KEY}", "x"], Exit.TROUBLE),
+        (["advise", f"/nowhere/{KEY}"], Exit.TROUBLE),
+        ([KEY], Exit.WRONG_USE),
+    ],
+)
+def test_a_complaint_repeats_no_secret(
+    arguments: list[str], status: Exit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was typed is repeated without its secrets: standard error of a CI job is read by many."""
+    monkeypatch.setattr("sys.argv", ["compass-otel", *arguments])
+    try:
+        ended: object = main()
+    except SystemExit as wrong:
+        ended = wrong.code
+    told = capsys.readouterr().err
+    assert ended == status
+    assert "[redacted: " in told
+    assert KEY[8:20] not in told
+
+
+def test_a_moment_that_is_none_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`advise --now` with something else than a moment is said, not taken for the present."""
+    file = tmp_path / "messages.json"
+    file.write_text("[]", encoding="utf-8")
+    assert main(["advise", str(file), "--now", "yesterday"]) == Exit.WRONG_USE
+    assert "--now" in capsys.readouterr().err
