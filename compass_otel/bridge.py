@@ -179,7 +179,7 @@ class SessionBridge:
         self._recorder.record(event, frames)
         if self._observer is not None and not isinstance(event, Unmapped | Malformed):
             self._observer.observe(event)
-        return tuple(frame for frame in frames if isinstance(frame, SessionFrame))
+        return tuple(frame for frame in frames if isinstance(frame, SessionFrame)) if frames else ()
 
     def _guarded(self, work: Callable[[], tuple[SessionFrame, ...]]) -> tuple[SessionFrame, ...]:
         """Run `work`; the one place where an error of ours is kept from the host."""

@@ -4,7 +4,7 @@ Composes the bridge on a provider of its own with the collector that shows; `rep
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from opentelemetry.context import Context
 from opentelemetry.trace import TracerProvider
@@ -24,6 +24,10 @@ from compass_otel.unmapped import Malformed, Unmapped
 
 if TYPE_CHECKING:
     from compass_otel.run_accounts import RunAccounts
+
+_DELTAS: Final = (TextDelta, ThinkingDelta)
+_USELESS: Final = (Malformed, Unmapped)
+"""Asked for at every event: a tuple made once, since `A | B` makes a new union each time."""
 
 FrameLines = Callable[[str], object]
 """Takes one frame as a line of JSON without its end."""
@@ -80,7 +84,7 @@ class InputPipeline:
         """Map and record what a line was decoded to; give what is of no use to anybody."""
         useless: list[Malformed | Unmapped] = []
         for event in decoded:
-            if isinstance(event, Malformed | Unmapped):
+            if isinstance(event, _USELESS):
                 useless.append(event)
                 continue
             bridge = self._bridge or self._begin()
@@ -91,7 +95,7 @@ class InputPipeline:
             frames = bridge.handle(event)
             if self._accounts is not None:
                 self._accounts.done()
-            if frames and not isinstance(event, TextDelta | ThinkingDelta):
+            if frames and not isinstance(event, _DELTAS):
                 self._note_errors(frames)
             if self._frames:
                 self._write(frames)
@@ -146,6 +150,8 @@ class InputPipeline:
 
         Use either this, and `rest` at the end, or `finished`.
         """
+        if not self._collector.has_finished:
+            return []
         runs = [*self._held, *self.finished()]
         self._held = runs[-1:]
         return runs[:-1]

@@ -57,6 +57,8 @@ from compass_otel.span_starter import SessionIdentity, SpanStarter
 from compass_otel.unmapped import Malformed, Unmapped
 
 _NS_PER_MS = 1_000_000
+_DELTAS = (TextDelta, ThinkingDelta)
+"""Asked for at every event: a tuple made once, since `A | B` makes a new union each time."""
 
 
 class SessionRecorder:
@@ -102,7 +104,7 @@ class SessionRecorder:
 
     def record(self, event: AgentEvent | Unmapped | Malformed, frames: Iterable[SessionFrame | Unmapped]) -> None:
         """Record one event with the frames it was mapped to, in order."""
-        if isinstance(event, TextDelta | ThinkingDelta):
+        if isinstance(event, _DELTAS):
             # Nearly every event of a stream is one of these, and its frames hold neither failure nor state.
             self._answers.chunk(event.at_ns)
             return

@@ -85,6 +85,11 @@ class RunCollector(SpanProcessor):
         if self._keep_spans:
             run.kept.append(span)
 
+    @property
+    def has_finished(self) -> bool:
+        """Whether `take_finished` has anything to give."""
+        return bool(self._finished)
+
     def take_finished(self) -> list[CollectedRun]:
         """Give the runs that ended since the last call."""
         return _drain(self._finished)
