@@ -5,8 +5,6 @@ same run, so that a noisy machine hits them alike; a ratio is that of the median
 package, in a folder of its own. Status 1 if a bar is missed.
 """
 
-import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -16,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.figures import Figure, Scale, run_alone
+from bench.figures import Figure, Scale, cpu_s, run_alone, with_bytecode
 
 _SDK = "import opentelemetry.sdk.trace"
 _ALL = "import compass_otel as c\nfor name in c.__all__: getattr(c, name)"
@@ -24,17 +22,16 @@ _CODE = {"bare": "pass", "sdk": _SDK, "front door": "import compass_otel", "ever
 _HELP = ("-m", "compass_otel", "--help")
 
 
-def _cpu_ms(*arguments: str) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, *arguments], env=environ, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
+def _cpu_ms(folder: str, *arguments: str) -> float:
+    before = cpu_s()
+    command = (sys.executable, *arguments)
+    subprocess.run(command, env=with_bytecode(folder), check=True, stdout=subprocess.DEVNULL)
+    return (cpu_s() - before) * 1000
 
 
-def _wall_ms(*arguments: str) -> float:
+def _wall_ms(folder: str, *arguments: str) -> float:
     began = time.perf_counter()
-    _cpu_ms(*arguments)
+    _cpu_ms(folder, *arguments)
     return (time.perf_counter() - began) * 1000
 
 
@@ -44,14 +41,12 @@ def measure(scale: Scale) -> list[Figure]:
     taken: dict[str, list[float]] = {name: [] for name in _CODE}
     shown = []
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["PYTHONPYCACHEPREFIX"] = folder
         for number in range(rounds + 1):
             for name, code in _CODE.items():
-                cost = _cpu_ms("-c", code)
+                cost = _cpu_ms(folder, "-c", code)
                 if number:  # the first round compiles
                     taken[name].append(cost)
-            shown.append(_wall_ms(*_HELP))
-        del os.environ["PYTHONPYCACHEPREFIX"]
+            shown.append(_wall_ms(folder, *_HELP))
     bare, sdk, door, every = (statistics.median(taken[name]) for name in _CODE)
     return [
         Figure("import compass_otel / opentelemetry.sdk.trace", (door - bare) / (sdk - bare), 1.2),

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from opentelemetry.sdk.trace import TracerProvider
 
 from bench.bench_sources import CODE, write_stream
-from bench.figures import Figure, Scale, cpu_s, run_alone
+from bench.figures import Figure, Scale, cpu_s, run_alone, with_bytecode
 from compass_otel import SessionBridge
 from compass_otel.mapper import EventMapper
 from compass_otel.sources.reading import open_source
@@ -73,7 +73,10 @@ def _record_with_frames(path: Path) -> None:
 def _replay(path: Path) -> int:
     """Replay with the command, as a process of its own; returns its peak of memory in bytes."""
     command = (sys.executable, "-c", _PEAK, "replay", str(path))
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
+    environ = with_bytecode(str(path.parent / "bytecode"))
+    done = subprocess.run(
+        command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True
+    )
     return int(done.stderr.split()[-1]) * 1024
 
 

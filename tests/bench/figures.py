@@ -69,6 +69,12 @@ def cpu_s() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
+def with_bytecode(folder: str) -> dict[str, str]:
+    """Give the environment of a process that finds its bytecode in *folder*, as an installed package finds its own."""
+    wanted = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return wanted | {"PYTHONPYCACHEPREFIX": folder}
+
+
 def run_alone(description: str | None, measure: Callable[[Scale], list[Figure]]) -> int:
     """Run one bench as a program: print its table, or one JSON object for each figure; status 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
