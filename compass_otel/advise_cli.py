@@ -23,7 +23,7 @@ from typing import Any, Final
 from compass_otel.advisor import ErrorAdvisor, Note
 from compass_otel.advisor_causes import NS_PER_MS, field, model_of, timestamp_ms
 from compass_otel.events import AssistantMessage, MessageEnded, PromptSettled, RetryScheduled
-from compass_otel.exits import Exit, WrongUseError, complain
+from compass_otel.exits import Exit, WrongUseError, complain, end_stdout
 from compass_otel.renderers import HostFormat, render, render_text
 
 _TEXT: Final = "text"
@@ -72,7 +72,13 @@ def run(args: Namespace) -> int:
         raise WrongUseError(f"--now {args.now!r} is no moment: give milliseconds since the epoch or ISO 8601")
     now_ns = told_ns or _moment_ns(field(document, "now")) or time.time_ns()
     notes = _notes(document, messages, model, now_ns)
-    _print(notes, messages, args, now_ns)
+    try:
+        _print(notes, messages, args, now_ns)
+    except OSError as error:
+        trouble = end_stdout(error)
+        if trouble is not None:
+            complain(f"advise: {trouble}")
+            return Exit.TROUBLE
     return Exit.OK
 
 

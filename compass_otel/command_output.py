@@ -5,15 +5,13 @@ tree moves to standard error under `--tee`; summaries stand with the tree, and o
 """
 
 import contextlib
-import errno
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, TextIO
 
 from compass_otel.collected_run import CollectedRun
 from compass_otel.command_options import STDIO, ShowOptions
-from compass_otel.exits import complain
+from compass_otel.exits import complain, end_stdout
 from compass_otel.growing import GrowingTree
 from compass_otel.jsonout import InputJsonWriter, RecordsObject
 from compass_otel.scrubbing import scrub
@@ -219,7 +217,6 @@ class CommandOutput:
 
     def _end_stdout(self, error: OSError) -> None:
         self.gone = True
-        # Python flushes standard output once more at exit, and would complain there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno not in (errno.EPIPE, errno.ESHUTDOWN):
-            self.complain(f"standard output: cannot be written: {error.strerror}")
+        trouble = end_stdout(error)
+        if trouble is not None:
+            self.complain(trouble)

@@ -1,6 +1,8 @@
 """Exit statuses of the commands, and the one line that says why."""
 
+import errno
 import logging
+import os
 import sys
 from enum import IntEnum
 from typing import Final
@@ -58,3 +60,17 @@ def complain(text: str) -> None:
     except (OSError, ValueError):
         # Whoever closed standard error does not want to be told.
         return
+
+
+def end_stdout(error: OSError) -> str | None:
+    """Let the rest of standard output go nowhere, after *error* there.
+
+    Returns:
+        What to complain of; None if nobody reads it any more, as behind `head`: that is no trouble.
+
+    """
+    # Python flushes standard output once more at exit, and would complain there.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno in (errno.EPIPE, errno.ESHUTDOWN):
+        return None
+    return f"standard output: cannot be written: {error.strerror}"

@@ -303,13 +303,17 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("command", [f"replay {FAILED}", f"replay --json {FAILED}", f"ingest --tee < {FAILED}"])
+@pytest.mark.parametrize(
+    "command",
+    [f"replay {FAILED}", f"replay --json {FAILED}", f"ingest --tee < {FAILED}", "advise --format pi <<< '[]'"],
+)
 def test_a_full_disk_is_said_in_one_line(command: str) -> None:
     """Standard output that takes no more is named as what failed, once, without a traceback; the status is 1."""
     done = _in_a_shell(f"{command} > /dev/full")
     assert done.returncode == 1
     assert done.stderr.count("No space left on device") == 1
-    assert "compass-otel: standard output: cannot be written: No space left on device\n" in done.stderr
+    assert "standard output: cannot be written: No space left on device\n" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
