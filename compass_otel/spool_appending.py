@@ -115,7 +115,11 @@ class GroupAppender:
                 lock.release()
         ticket = _Ticket(row)
         lock.line.append(ticket)
-        self._wait(ticket)
+        try:
+            self._wait(ticket)
+        except BaseException:
+            ticket.claim()  # a signal handler raised: whoever asks again must not find it written later
+            raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.made_room

@@ -24,10 +24,29 @@ _LEAST_WAIT_S: Final = 0.001
 
 
 class _History(threading.local):
-    """The waits of one thread: when each began and how long it took, seconds."""
+    """The waits of one thread within the window.
+
+    A handler that interrupts the thread may wait itself: each step here is whole when it strikes.
+    """
 
     def __init__(self) -> None:
-        self.waits: deque[tuple[float, float]] = deque()
+        self._waits: deque[tuple[float, float]] = deque()
+        self._total_s = 0.0
+
+    def add(self, start: float, length_s: float) -> None:
+        """Note a wait."""
+        self._waits.append((start, length_s))
+        self._total_s += length_s
+
+    def total_s(self, since: float) -> float:
+        """Tell how long the thread waited, without the waits that ended by `since`."""
+        waits = self._waits
+        try:
+            while sum(waits[0]) <= since:
+                self._total_s -= waits.popleft()[1]
+        except IndexError:
+            self._total_s = 0.0  # none left; what rounding left goes too
+        return self._total_s
 
 
 class WaitGate:
@@ -86,18 +105,11 @@ class WaitGate:
         try:
             return done.wait(allowed)
         finally:
-            self._history.waits.append((start, self._clock() - start))
+            self._history.add(start, self._clock() - start)
 
     def _left(self, now: float) -> float:
         """Tell what this thread may still wait: so much that no 10 s hold more than 1 s of waiting."""
-        waits = self._history.waits
-        try:
-            while sum(waits[0]) <= now - WINDOW_S:
-                waits.popleft()
-        except IndexError:
-            pass  # none left
-        # A handler that interrupts us may wait itself and add to this: only a copy can be walked.
-        return BUDGET_S - sum(length for _, length in tuple(waits))
+        return BUDGET_S - self._history.total_s(now - WINDOW_S)
 
 
 def runs_event_loop() -> bool:

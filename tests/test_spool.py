@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compass_otel import spool_appending
 from compass_otel.spool import Found, Repaired, Spool
 from compass_otel.spool_file import FILE_NAME, ROW_OVERHEAD_BYTES, SpoolError, SpoolFault, unreadable_files
 from receivers import wait_until
@@ -243,6 +244,26 @@ def test_another_owners_losses_wait_for_it(tmp_path: Path) -> None:
         assert other.take_stock().losses == {}
         stock = victim.take_stock()
         assert (stock.records, dict(stock.losses)) == (0, {"spool_full": 1})
+
+
+def test_a_row_whose_thread_was_interrupted_is_not_written_behind_its_back(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a handler raised in the middle of the wait for a row, the row is written only if it is asked for again."""
+    lock = spool._handles.append_lock
+    spool.append(b"first", 1, seq=1)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spool._appender, "_wait", interrupted)
+        lock.line.append(spool_appending._Ticket((9, 1, 0, None, b"other", 1 << 20)))
+        with pytest.raises(KeyboardInterrupt):
+            spool.append(b"second", 1, seq=2)
+    spool.append(b"third", 1, seq=3)
+    assert not spool.holds(2)
+    assert bodies(spool) == [b"first", b"other", b"third"]
 
 
 def test_losses_that_a_dead_owner_did_not_count_are_taken_over(tmp_path: Path) -> None:
