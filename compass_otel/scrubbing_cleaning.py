@@ -147,10 +147,10 @@ def _joins(char: str) -> bool:
 _SHORT_CHARS: Final = 12
 _PLAIN_WORDS_CHARS: Final = 256
 _SHORT_AND_HARMLESS: Final = pattern(r"[A-Za-z0-9 \n.,!?'()+*/\[\]{};]*+")
-_SHORT_CODE: Final = pattern(r"[A-Za-z0-9 \n\t.,!?'()+*/\[\]{};:=\"_<>#$|~^`@&-]*+")
+_SHORT_CODE: Final = pattern(r"[A-Za-z0-9 \n\t.,!?'()+*/\[\]{};:=\"_<>#$|~^`@&\\-]*+")
 _ANNOUNCES_A_SECRET: Final = pattern(
     r"pass|pwd|psw|secret|token|key|cred|cookie|sig|hmac|jwt|otp|auth|jsess|phpsess|bearer|basic"
-    r"|-u|--|:/|[-_][a-z0-9_-]{6}|[-_][^\n]*\n|[?;&][a-z_.]+=|&[a-z#]"
+    r"|-u|--|:[/\\]|\\u|[-_][a-z0-9_-]{6}|[-_][^\n\\]*[\n\\]|[?;&][a-z_.]+=|&[a-z#]"
 )
 _MAY_HIDE_A_SECRET: Final = pattern(
     r"[^A-Za-z ,.!?'();-]|[A-Za-z'-]{13}|-[A-Za-z'-]{8}|--"
@@ -166,7 +166,7 @@ def is_plain_words(text: str) -> bool:
     than all else. Plain is, blanks and line ends around it left aside:
 
     - at most 12 characters without any of ``: = " @ % & \\ < - _`` and their like;
-    - at most 12 characters of code, with any of these but ``% \\``, where nothing announces a secret: no telling
+    - at most 12 characters of code, with any of these but ``%``, where nothing announces a secret: no telling
       name, no option, no address, no escape, no prefix of a token with something behind it, on this line or the next;
     - one line of words of at most 12 letters, 7 after a hyphen, with ordinary punctuation and none of the words that
       announce a secret without any such sign (``login jane password …``, ``identified by '…'``).

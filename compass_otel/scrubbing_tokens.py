@@ -23,7 +23,11 @@ _BODY: Final = rf"(?P<body>{_CHAR}{{6,128}})"
 _REST_OF_BODY: Final = pattern(rf"{_CHAR}*(?:\.+{_CHAR}+)*")
 _ESCAPE_BEFORE: Final = pattern(r"(?:%(?:25){0,4}[0-9A-Fa-f]{2}|\\[nrtbf]|\\u[0-9A-Fa-f]{4})\Z")
 _ESCAPE_CHARS: Final = 12
-_LOOKED_AT: Final = 512
+_LOOKED_AT: Final = 128
+_RUN_CHARS: Final = 8192
+_LINES_FOR_PROOF: Final = 3
+_FLOOD: Final = 5000
+"""Where so many runs in one text begin like a token and are none, no more are asked for proof: all are hidden."""
 
 _ENDS_HERE: Final = frozenset(" \t\"'`&,;:.)]}<>|@/?!")
 _REST_OF_TOKEN: Final = pattern(r"[A-Za-z0-9_\-*•…\ufffd]+")
@@ -61,7 +65,7 @@ class TokenFinder:
             yield from self._spans_in(text, View(text, [text], str))
 
     def _spans_in(self, text: str, view: View) -> Iterator[Span]:
-        pos = 0
+        pos, failures = 0, 0
         while match := self._search.search(view.text, pos):
             family, alone, glued = self._by_prefix[match["prefix"]]
             start, body = match.start(), match.start("body")
@@ -70,10 +74,12 @@ class TokenFinder:
             if match.end() < known_at:
                 continue
             proof = alone if _begins_word(text, view.start(start)) else glued
-            end = _end_of_token(view, known_at, body + family.full)
-            if proof.match(view.text[body : min(end, body + _LOOKED_AT)]):
-                pos = end
+            end = _end_of_token(view, known_at, body + family.full, _LINES_FOR_PROOF)
+            if failures > _FLOOD or proof.match(view.text[body:end]):
+                pos = end = _end_of_token(view, end, body + family.full, len(view.text))
                 yield view.start(start), view.end(end), family.label
+            else:
+                failures += 1
 
 
 def _tree(words: list[str]) -> str:
@@ -95,36 +101,33 @@ def _begins_word(text: str, start: int) -> bool:
     return _ESCAPE_BEFORE.search(text[max(0, start - _ESCAPE_CHARS) : start]) is not None
 
 
-def _end_of_token(view: View, known_at: int, full_at: int) -> int:
-    """Say where a token, known by what stands before *known_at*, ends.
+def _end_of_token(view: View, known_at: int, full_at: int, lines: int) -> int:
+    """Say where a token, known by what stands before *known_at*, ends, or about where its first *lines* lines end.
 
     A line that begins before *full_at* belongs to it unless it begins with a word, a later one if it looks generated.
     """
     joined = view.text
-    if joined is view.original:
-        rest = _REST_OF_BODY.match(joined, known_at)
-        return rest.end() if rest else known_at
-    while True:
+    for _ in range(lines):
         join = view.next_join(known_at)
-        rest = _REST_OF_BODY.match(joined, known_at, join)
-        known_at = rest.end() if rest else known_at
+        known_at = _end_of_run(joined, known_at, join if lines > _LINES_FOR_PROOF else min(join, known_at + _LOOKED_AT))
         # A break may stand right after a dot that parts the pieces of a token.
-        if joined[known_at:join].strip(".") or join == len(joined):
-            return known_at
-        stop = view.next_join(join + 1)
-        following = _REST_OF_BODY.match(joined, join, stop)
+        if join == len(joined) or joined[known_at : min(join, known_at + _LOOKED_AT)].strip("."):
+            break
+        stop = min(view.next_join(join + 1), join + _RUN_CHARS)
+        end = _end_of_run(joined, join, stop)
+        run = joined[join:end]
+        is_rest = known_at < full_at and not _WORDS.match(run)
+        completes = known_at + len(run) == full_at and not run[1:].islower()
         before = joined[max(0, known_at - _BEFORE_CHARS) : known_at]
-        if (
-            following is None
-            or following.end() == join
-            or not (
-                (known_at < full_at and not _WORDS.match(following[0]))
-                or known_at + len(following[0]) == full_at
-                or _continues(following[0], whole=following.end() == stop, after=before)
-            )
-        ):
-            return known_at
-        known_at = following.end()
+        if not run or not (is_rest or completes or _continues(run, whole=end == stop, after=before)):
+            break
+        known_at = end
+    return known_at
+
+
+def _end_of_run(text: str, start: int, stop: int) -> int:
+    run = _REST_OF_BODY.match(text, start, stop)
+    return run.end() if run else start
 
 
 def with_wrapped_lines(text: str, spans: Sequence[Span]) -> Iterator[Span]:

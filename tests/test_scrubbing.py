@@ -88,6 +88,14 @@ class TestSecrets:
         assert "rejected" in shown
         assert "there" in shown
 
+    @pytest.mark.parametrize("row", [*TOKEN_FAMILIES, *SECRET_PATTERNS], ids=lambda row: row.name)
+    def test_the_lines_around_a_token_stay(self, row: Any) -> None:
+        """A line after a token is not taken for the rest of it, nor the line before for its beginning."""
+        shown = scrub(f"the key\n{row.example}\nnext line\n{row.example}\nAnother\n")
+        assert shown.startswith("the key\n")
+        assert shown.endswith("\nAnother\n")
+        assert "\nnext line\n" in shown
+
     @pytest.mark.parametrize("place", NAMED_PLACES)
     @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=list(ENCODINGS))
     def test_a_name_gives_its_value_away(self, place: str, encoding: Any) -> None:

@@ -142,6 +142,7 @@ HOSTILE = (
     "password=", 'password="', 'password=\\"', "token=a ", "token: must ", "auth=", "?key=a&", "&sig=", "key-",
     "cookie: a=b; ", 'key"  ,   "value', "bearer ", "basic ", "api key ", "--token a ", "\x1b[", "\x1b]", "\x00",
     "\ud800", "\u200b", "\u200d", "[redacted: ", "key{", '"cookie":[',
+    "csk-", "xai-\n", "pa-", "LTAI", "EAA", "npm_\n",
 )  # fmt: skip
 
 
