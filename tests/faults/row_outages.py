@@ -33,7 +33,7 @@ COLUMNS = (
     "twice",
     "longest call ms",
     "circuit open p99 ms",
-    "bare span p99 ms",
+    "the machine's own p99 ms",
     "flush",
 )
 
