@@ -6,8 +6,6 @@ after the session error (DL-322), so the mapper here never builds one that holds
 
 from typing import Any
 
-from google.protobuf import json_format
-
 from compass_otel._pb.compass.v1.compass_pb2 import (
     AgentSessionFrame,
     AgentSessionState,
@@ -65,6 +63,8 @@ def subscriber_frame(frame: SessionFrame, session_id: str) -> AgentSessionFrame:
 
 def frame_json(frame: AgentSessionFrame) -> str:
     """Write one frame as one line of protobuf-JSON, non-ASCII readable, without a line end."""
+    from google.protobuf import json_format  # noqa: PLC0415 - wanted where frames are written, not to map
+
     return json_format.MessageToJson(frame, indent=None, ensure_ascii=False)
 
 
@@ -75,6 +75,8 @@ def parse_frame_json(line: str) -> AgentSessionFrame:
         google.protobuf.json_format.ParseError: the line is no `AgentSessionFrame`.
 
     """
+    from google.protobuf import json_format  # noqa: PLC0415 - the same
+
     frame: Any = json_format.Parse(line, AgentSessionFrame())
     assert isinstance(frame, AgentSessionFrame)  # noqa: S101 - narrows Any, Parse returns what it was given
     return frame

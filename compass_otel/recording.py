@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from msgspec import Struct, field
 from opentelemetry.trace import SpanContext
@@ -23,8 +22,7 @@ _MAX_FAILED_REMEMBERED = 16
 """Failed spans that an advisor's note can still link to; notes are about the last failures only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecorderOptions:
+class RecorderOptions(Struct, frozen=True, kw_only=True):
     """What to write and how.
 
     Args:
@@ -68,8 +66,7 @@ class SessionFailure(Struct, frozen=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToldNote:
+class ToldNote(Struct, frozen=True):
     """A note that the model is told in its next request: its class, its text, and when its cause failed."""
 
     note_class: str

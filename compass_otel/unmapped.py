@@ -1,10 +1,9 @@
 """What reading could not use, as values: they are counted and shown, never raised."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Unmapped:
+class Unmapped(Struct, frozen=True):
     """A whole record, or an event, that means nothing to us.
 
     `type` is the record's own type (empty if it has none), `reason` a word for a person and a counter
@@ -16,8 +15,7 @@ class Unmapped:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """A line that is no record: not JSON, not an object, or nested beyond the parser's depth."""
 
     reason: str

@@ -5,9 +5,10 @@ module for each family of agents and each kind of record (`pi_stream`, `pi_sessi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from compass_otel.events import AgentEvent
 from compass_otel.unmapped import Malformed, Unmapped
@@ -30,8 +31,7 @@ class Format(StrEnum):
     """What an extension wrote down (`on` instead of `type`); recognised so that it can be refused by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How many records were read and what became of them; `read` is the sum of the other four, always."""
 
     mapped: int = 0

@@ -5,8 +5,9 @@ is counted twice within a file. It gives the events that the live stream gave, w
 file can tell: retries and compactions leave only traces, and omp removes the messages of recovered failures.
 """
 
-import dataclasses
 from typing import Any
+
+from msgspec.structs import replace
 
 from compass_otel.events import AgentEvent, Ending, SessionOpened, SourceEnded, UserMessage
 from compass_otel.sources import Counts, Decoded, Format, Line
@@ -93,14 +94,14 @@ class PiSession:
             return ()
         if isinstance(record, Malformed):
             self._malformed += 1
-            return (dataclasses.replace(record, line=self._line),)
+            return (replace(record, line=self._line),)
         outcome = self._outcome(record)
         if outcome is None:
             self._ignored += 1
             return ()
         if isinstance(outcome, Unmapped):
             self._unmapped += 1
-            return (dataclasses.replace(outcome, line=self._line),)
+            return (replace(outcome, line=self._line),)
         self._mapped += 1
         return outcome
 

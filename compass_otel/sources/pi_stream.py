@@ -3,7 +3,6 @@
 Events of the same kinds that hosts get from the agent core or the extension API, with its own spellings, are read too.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -168,7 +167,7 @@ class PiStream:
             return ()
         if isinstance(record, Malformed):
             self._malformed += 1
-            return (dataclasses.replace(record, line=self._line),)
+            return (replace(record, line=self._line),)
         if record.get("type") == "rpc_chunk":
             joined = self._chunks.add(record)
             if isinstance(joined, bytes):
@@ -210,7 +209,7 @@ class PiStream:
             self._ignored += 1
             return ()
         self._unmapped += 1
-        return (dataclasses.replace(outcome, line=self._line),)
+        return (replace(outcome, line=self._line),)
 
     def _new_session(self, record: dict[str, Any], at_ns: int | None) -> tuple[AgentEvent, ...]:
         """Keep the header until the next record tells whose stream this is: Pi's and omp's headers are the same."""

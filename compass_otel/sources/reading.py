@@ -1,6 +1,5 @@
 """From a path or standard input to decoded records: one line in memory at a time, the kind of input told by content."""
 
-import dataclasses
 import os
 import stat
 import sys
@@ -8,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
+
+from msgspec.structs import replace
 
 from compass_otel.events import AgentEvent
 from compass_otel.sources import Counts, Decoded, Format, Source
@@ -89,7 +90,7 @@ class Reading:
         decoded = self.source.decode(line, at_ns)
         first = decoded[0] if decoded and not line.endswith(b"\n") else None
         if isinstance(first, Malformed) and first.reason == NOT_JSON:
-            return (dataclasses.replace(first, reason="cut short"),)
+            return (replace(first, reason="cut short"),)
         return decoded
 
     def __iter__(self) -> Iterator[tuple[Decoded, ...]]:
