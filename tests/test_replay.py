@@ -266,7 +266,7 @@ def test_long_reading_tells_how_far_it_is(tmp_path: Path) -> None:
     lines = GOOD.read_bytes().splitlines(keepends=True)
     delta = next(line for line in lines if b"text_delta" in line)
     large = tmp_path / "large.jsonl"
-    large.write_bytes(b"".join(lines[:10]) + delta * 80_000 + b"".join(lines[10:]))
+    large.write_bytes(b"".join(lines[:10]) + delta * 250_000 + b"".join(lines[10:]))
     status, written = on_a_terminal("replay", "--json", large, env={"NO_COLOR": "1"})
     assert status == 0
     assert re.search(r"reading, \d+%, \d+ MB, \d+ MB/s", written)
