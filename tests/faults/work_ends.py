@@ -54,6 +54,8 @@ def _sys_exit_in_a_thread() -> None:
 
 
 def _signalled(number: signal.Signals) -> None:
+    if number is signal.SIGINT:  # a shell has its background jobs ignore it
+        signal.signal(number, signal.default_int_handler)
     os.kill(os.getpid(), number)
     time.sleep(20)
 
