@@ -17,7 +17,6 @@ import time
 from collections import defaultdict, deque
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from compass_otel.backoff import SHORTEST_ATTEMPT_S, Backoff
@@ -25,7 +24,7 @@ from compass_otel.delivery import Delivered, Delivery, Retry
 from compass_otel.flushing import Flushes, FlushRequest
 from compass_otel.notices import Notice, Notices
 from compass_otel.splitting import Outcome, send_isolating
-from compass_otel.stats import LaneStats, Ledger, Loss, Place, courtesy
+from compass_otel.stats import LaneStats, Ledger, Loss, LossCounts, Place, courtesy
 from compass_otel.trace_sending import TraceRequest, TraceSending
 from compass_otel.worker import Worker
 
@@ -131,7 +130,7 @@ class TraceLane:
         waiting = len(self._queue) + self._in_flight
         # Nobody counts what comes in, it would cost each span as much as queueing it: it is the sum of what it became.
         accepted = sums.delivered + sums.lost + self._overflowed + waiting
-        return replace(sums, accepted=accepted, dropped=MappingProxyType(dropped), waiting=waiting)
+        return replace(sums, accepted=accepted, dropped=LossCounts(dropped), waiting=waiting)
 
     def queue_size(self) -> int:
         """How many spans are queued."""

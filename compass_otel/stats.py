@@ -17,8 +17,7 @@ import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,6 +51,19 @@ class Loss(StrEnum):
     """It stood in a spool file that was damaged."""
 
 
+class LossCounts(dict[str, int]):
+    """Numbers by reason, read-only; a dict and no view of one, so that `asdict`, copies and pickles of it work."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a snapshot cannot be changed")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[LossCounts], tuple[dict[str, int]]]:
+        """Copy by value, since the usual way sets items."""
+        return type(self), (dict(self),)
+
+
 class Place(StrEnum):
     """Where a record can be."""
 
@@ -77,9 +89,9 @@ class LaneStats:
     """Acknowledged by the backend."""
     retried: int = 0
     """Sendings that have to be repeated; no place, so no part of the sum."""
-    dropped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    rejected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    failed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    dropped: Mapping[str, int] = field(default_factory=LossCounts)
+    rejected: Mapping[str, int] = field(default_factory=LossCounts)
+    failed: Mapping[str, int] = field(default_factory=LossCounts)
     waiting: int = 0
     """In memory, being sent included."""
     spooled: int = 0
@@ -154,9 +166,7 @@ class Ledger:
         sums, retried = self._read()
         numbers = {place: sums.get((place, None), 0) for place in Place}
         losses = {
-            place: MappingProxyType(
-                {reason: n for (where, reason), n in sums.items() if where is place and reason and n}
-            )
+            place: LossCounts({reason: n for (where, reason), n in sums.items() if where is place and reason and n})
             for place in (Place.DROPPED, Place.REJECTED, Place.FAILED)
         }
         return LaneStats(
