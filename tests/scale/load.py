@@ -107,9 +107,11 @@ class Load:
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self.traces: dict[str, Trace] = {}
         self.longest_s = 0.0
+        self.began_s = 0.0
 
     def __enter__(self) -> Self:
         """Begin."""
+        self.began_s = time.monotonic()
         self._thread.start()
         return self
 

@@ -40,9 +40,10 @@ def test_parts_that_die_in_turn_lose_no_failure_and_tear_no_run() -> None:
     assert all(len(names) == 1 for names in deciders.values())
     assert {name for names in deciders.values() for name in names} == {"consumer-0", "consumer-1"}
     # Whole or only what is priority, never a part; and the children of a failed run are missing only where a consumer
-    # died with them.
+    # died with them, or its partitions went to another one.
     kept = outcome.fates((FAILED, CANCELLED, RETRIED))
     assert kept[Fate.TORN] == 0
+    assert story.unprovoked_moves_s() == []
     assert [run for run in outcome.not_whole().values() if not story.explained(run.ended_s)] == []
     assert kept[Fate.WHOLE] > 5 * kept[Fate.LEAN]
     assert set(outcome.fates((GOOD,))) == {Fate.LEAN}

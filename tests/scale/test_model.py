@@ -201,3 +201,10 @@ def test_manifests_name_what_the_configuration_reads(name: str) -> None:
     names = {each["name"] for each in container["env"]} - {"NODE_IP"}
     assert {each for each in names if f"${{env:{each}" not in text} == set()
     assert [argument.rpartition("/")[2] for argument in container["args"]] == [Path(file).name for file in files]
+
+
+def test_consumers_keep_their_partitions() -> None:
+    """Partitions go by the name of a consumer, and wait for its return: what is handed about loses its decisions."""
+    receiver = load_yaml(EXAMPLE / "consumer.yaml")["receivers"]["kafka/spans"]
+    assert receiver["group_rebalance_strategies"] == ["range"]
+    assert receiver["group_instance_id"] == "${env:CONSUMER_NAME:-consumer-0}"
