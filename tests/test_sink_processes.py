@@ -59,7 +59,7 @@ ENDS = {
     "exception": "raise RuntimeError('unhandled')",
     "os._exit": "os._exit(7)",
     "SIGTERM": "os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)",
-    "SIGINT": "os.kill(os.getpid(), signal.SIGINT); time.sleep(20)",
+    "SIGINT": "signal.signal(signal.SIGINT, signal.default_int_handler); os.kill(os.getpid(), signal.SIGINT)",
     "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
 }
 

@@ -90,6 +90,8 @@ def main() -> int:
     if problems:
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Started in the background, a shell has told us to ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     jaeger, prometheus, collector = programs(usual_ports=usual_ports)
     try:
         with jaeger, prometheus, collector:
