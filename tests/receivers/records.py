@@ -46,5 +46,5 @@ def send(sender: Sender, *records: bytes, within_s: float = 5.0) -> Delivery:
     """Send, and check that the answer is there by the deadline."""
     deadline = time.monotonic() + within_s
     delivery = sender.send(records, deadline)
-    assert time.monotonic() < deadline + 0.5, "the answer came after the deadline"
+    assert time.monotonic() < deadline + 2.0, "the answer came after the deadline"
     return delivery
