@@ -8,6 +8,7 @@ and is not called again before it has returned, so a hanging exporter holds one 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -24,6 +25,8 @@ from compass_otel.otlp_answers import one_line
 from compass_otel.record_spans import rebuild_spans
 from compass_otel.sdk_private import suppressed_context
 from compass_otel.sending_threads import sending
+
+_logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,8 +235,12 @@ class ExporterSender:
             call.done.set()
 
     def _shutdown_exporter(self) -> None:
-        with contextlib.suppress(Exception):  # boundary: foreign code, and nobody is left to be told
+        try:
             self._exporter.shutdown()
+        except Exception as error:  # noqa: BLE001 - boundary: foreign code, counted
+            self.raised += 1
+            # Its type alone: the text of a foreign error can hold what must not be logged.
+            _logger.warning("the exporter failed while it was shut down: %s", type(error).__name__)
 
     def _remember(self, records: dict[bytes, None], record: bytes) -> None:
         while len(records) >= _MAX_LATE_RECORDS:

@@ -247,3 +247,19 @@ class TestStockExporters:
         assert [span.name for span in exporter.get_finished_spans()] == ["kept", "object"]
         assert "InMemorySpanExporter" in sender.describe()
         sender.close()
+
+
+def test_an_exporter_that_fails_at_shutdown_is_counted_and_told_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A failing shutdown of a foreign exporter costs nobody anything, is counted, and its text is not logged."""
+
+    class Stubborn(InMemorySpanExporter):
+        def shutdown(self) -> None:
+            raise RuntimeError("token sk-live-0123456789abcdef")
+
+    sender = ExporterSender(Stubborn())
+    sender.close()
+    assert wait_until(lambda: sender.raised == 1)
+    assert wait_until(lambda: "RuntimeError" in caplog.text)
+    assert "sk-live" not in caplog.text
